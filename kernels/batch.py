@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from poolproof.kernels.quantised_cache import PLAIN, Factor, Quantisation
+
 __all__ = ["AttentionOptions", "Ownership", "PagedBatch", "SequenceRows", "ownership"]
 
 FP8_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -29,7 +31,8 @@ class AttentionOptions:
     softcap)`; slopes add `alibi_slopes[head] * (key position - query position)`. With `causal` a
     query sees the keys up to its own position, with a window only the last `sliding_window` of
     those, including its own. `sinks[head]` is a score that counts in the sum of the softmax and has
-    no value. Slopes and sinks are float32 and have a row for each query head.
+    no value. Slopes and sinks are float32 and have a row for each query head. Scales may be
+    tensors, see `quantised_cache.py`.
     """
 
     scale: float
@@ -38,12 +41,13 @@ class AttentionOptions:
     softcap: float | None = None
     alibi_slopes: Tensor | None = None
     sinks: Tensor | None = None
-    key_scale: float = 1.0
-    value_scale: float = 1.0
+    key_scale: Factor = 1.0
+    value_scale: Factor = 1.0
+    quantisation: Quantisation = PLAIN
 
     def keywords(self) -> dict[str, Any]:
-        """The options as keyword arguments of a target."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """The options as keyword arguments of every target."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "quantisation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,10 @@ class PagedBatch:
     """The arguments of one call.
 
     Shapes: `query` (num_tokens, num_heads, head_size), `key_cache` and `value_cache` (num_blocks,
-    block_size, num_kv_heads, head_size) with any strides, `block_tables` (num_sequences,
-    max_blocks) int32, `kv_lengths` and `query_lengths` (num_sequences,) int32. Values may be
-    smaller than keys; latent ones are the first elements of the keys, in the same memory.
+    block_size, num_kv_heads, head_size) with any strides, half as many elements of int4 in uint8,
+    `block_tables` (num_sequences, max_blocks) int32, `kv_lengths` and `query_lengths`
+    (num_sequences,) int32. Values may be smaller than keys; latent ones are the first elements of
+    the keys, in the same memory.
     """
 
     query: Tensor
@@ -108,7 +113,7 @@ class PagedBatch:
     @property
     def value_size(self) -> int:
         """Elements of a head of the values, and of the output."""
-        return int(self.value_cache.shape[3])
+        return int(self.value_cache.shape[3]) * (2 if self.is_packed else 1)
 
     @property
     def is_latent(self) -> bool:
@@ -120,6 +125,20 @@ class PagedBatch:
         """The shape of the output: (num_tokens, num_heads, value_size)."""
         num_tokens, num_heads, _ = self.query.shape
         return num_tokens, num_heads, self.value_size
+
+    @property
+    def out_dtype(self) -> torch.dtype:
+        """The type of the output: the query's, or what is asked for with queries in fp8."""
+        return self.options.quantisation.out_dtype or self.query.dtype
+
+    def new_out(self, value: float = 0.0) -> Tensor:
+        """An output tensor that holds one number everywhere."""
+        return self.query.new_full(self.out_shape, value, dtype=self.out_dtype)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether two codes of keys or values share a byte."""
+        return bool(self.key_cache.dtype == torch.uint8)
 
     @property
     def is_fp8(self) -> bool:

@@ -7,14 +7,22 @@ with finite numbers of the same size as the rest; the relations put poison there
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
-from poolproof.kernels.layouts import LAYOUTS, REACHES, placed, restrided, spread_out
+from poolproof.kernels.layouts import LAYOUTS, REACHES, restrided
+from poolproof.kernels.quantised_cache import (
+    CACHE_TYPES,
+    NIBBLES,
+    SCALES,
+    ZERO_POINTS,
+    quantised_query,
+)
+from poolproof.kernels.stored_cache import store
 
 __all__ = ["DISTRIBUTIONS", "LAYOUTS", "VIEWS", "Case", "CaseError", "build", "check_rows"]
 
@@ -27,6 +35,11 @@ VIEWS = ("query", "out", "table")
 an output between other columns, a table of a wider one."""
 
 NULL_BLOCK = 0
+
+_WORDS: dict[str, tuple[str | None, ...]] = {
+    "distribution": DISTRIBUTIONS, "reach": REACHES, "cache_dtype": (None, *CACHE_TYPES),
+    "scales": SCALES, "nibbles": NIBBLES, "zero_points": ZERO_POINTS,
+}  # fmt: skip
 
 
 class CaseError(ValueError):
@@ -48,8 +61,10 @@ class Case:
     """One batch. `sequences` are pairs of query length and kv length.
 
     The first `shared_blocks` blocks of every sequence that is long enough are the same ones.
-    `cache_dtype` is None for the query's own. `spare_blocks` have no owner; `spare_entries` follow
-    the longest row of the table in each row. `scale` None is head_size ** -0.5, and `value_layout`
+    `cache_dtype` is None for the query's own; `scales`, `nibbles` and `zero_points` of a quantised
+    cache are told in `quantised_cache.py`. With `fp8_query` queries are in the cache's type, and
+    `dtype` is that of the output. `spare_blocks` have no owner; `spare_entries` follow the
+    longest row of the table in each row. `scale` None is head_size ** -0.5, and `value_layout`
     None is the layout of the keys. `views` are the tensors that are slices of larger ones. `reach`
     says how large the cache is of which these blocks are a part. `value_size` None is that of the
     keys; `latent` values are the first elements of the keys.
@@ -59,6 +74,10 @@ class Case:
     seed: int = 0
     dtype: str = "float32"
     cache_dtype: str | None = None
+    scales: str = "tensor"
+    nibbles: str = NIBBLES[0]
+    zero_points: str = ZERO_POINTS[0]
+    fp8_query: bool = False
     num_kv_heads: int = 1
     queries_per_kv_head: int = 1
     head_size: int = 16
@@ -99,9 +118,13 @@ class Case:
             raise CaseError("in a case a query length is at most its kv length, or that is 0")
         views = tuple(value.get("views", ()))
         case = cls(**{**value, "sequences": sequences, "views": views})
-        for name, allowed in (("distribution", DISTRIBUTIONS), ("reach", REACHES)):
+        for name, allowed in _WORDS.items():
             if getattr(case, name) not in allowed:
-                raise CaseError(f"{name} of a case must be one of {', '.join(allowed)}")
+                words = ", ".join(word for word in allowed if word is not None)
+                raise CaseError(f"{name} of a case must be one of {words}")
+        wrong = case.wrong_quantisation()
+        if wrong:
+            raise CaseError(wrong)
         size = case.value_size
         if size is not None and (type(size) is not int or size < 1):
             raise CaseError(f"value_size of a case must be a number of elements, not {size!r}")
@@ -110,6 +133,19 @@ class Case:
         if case.latent and case.num_kv_heads != 1:
             raise CaseError("a case with latent values has one head in the cache")
         return case
+
+    def wrong_quantisation(self) -> str | None:
+        """What of queries and cache cannot be together, None if it can."""
+        size = self.value_size or self.head_size
+        if self.fp8_query and not (self.cache_dtype or "").startswith("float8"):
+            return "queries in fp8 of a case need a cache_dtype of fp8"
+        if self.scales != "tensor" and self.cache_dtype is None:
+            return f"scales for each {self.scales} of a case need a cache_dtype"
+        if self.cache_dtype == "int4" and (self.latent or self.head_size % 2 or size % 2):
+            return "an int4 cache of a case needs even sizes of heads, and no latent values"
+        if self.zero_points != "absent" and self.cache_dtype != "int4":
+            return "zero_points of a case need a cache_dtype of int4"
+        return None
 
     def blocks(self, sequence: int) -> int:
         """How many blocks a sequence fills or begins."""
@@ -137,6 +173,10 @@ class Case:
             text += f", value size {self.value_size}{' in the keys' if self.latent else ''}"
         if self.cache_dtype:
             text += f", cache {self.cache_dtype}"
+            text += "" if self.scales == "tensor" else f" with scales by {self.scales}"
+        if self.cache_dtype == "int4":
+            text += f" ({self.nibbles}, zero points {self.zero_points})"
+        text += ", queries in fp8" if self.fp8_query else ""
         if self.shared_blocks:
             text += f", {self.shared_blocks} blocks shared"
         for name in ("scale", "sliding_window", "softcap"):
@@ -165,16 +205,13 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
     query, keys, values = _shaped(case, query, keys, values)
     if case.latent:
         keys = torch.cat([values, keys[..., case.value_size :]], -1)
-    key_scale = value_scale = 1.0
-    if case.cache_dtype is not None:
-        # Not powers of two, so that a lost or doubled scale cannot hide.
-        key_scale, value_scale = 0.3, 0.3 if case.latent else 0.7
-        cache_dtype = getattr(torch, case.cache_dtype)
-        limit = torch.finfo(cache_dtype).max
-        keys = (keys / key_scale).clamp(-limit, limit).to(cache_dtype)
-        values = (values / value_scale).clamp(-limit, limit).to(cache_dtype)
+    stored = store(case, (keys, values), table, draw, device)
+    quantisation = stored.quantisation
+    if case.fp8_query and case.cache_dtype:
+        query, scale = quantised_query(query, case.cache_dtype, draw)
+        quantisation = replace(quantisation, query_scale=scale, out_dtype=dtype)
     else:
-        keys, values = keys.to(dtype), values.to(dtype)
+        query = query.to(dtype)
     slopes = 2.0 ** -torch.arange(1, case.num_heads + 1).float() if case.alibi else None
     sinks = torch.randn(case.num_heads, generator=draw) if case.sinks else None
     options = AttentionOptions(
@@ -184,21 +221,15 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
         softcap=case.softcap,
         alibi_slopes=None if slopes is None else slopes.to(device),
         sinks=None if sinks is None else sinks.to(device),
-        key_scale=key_scale,
-        value_scale=value_scale,
+        key_scale=stored.scales[0],
+        value_scale=stored.scales[1],
+        quantisation=quantisation,
     )
-    layouts = case.layout, case.value_layout or case.layout
-    if case.reach == REACHES[0]:
-        keys, values = placed(keys.to(device), values.to(device), layouts)
-    else:
-        keys, values, table = spread_out((keys, values), layouts, table, case.reach)
-    if case.latent:
-        values = keys[..., : case.value_size]
     return PagedBatch(
-        query=_sliced_query(case, query.to(dtype).to(device)),
-        key_cache=keys,
-        value_cache=values,
-        block_tables=_sliced_table(case, table.to(device)),
+        query=_sliced_query(case, query.to(device)),
+        key_cache=stored.keys,
+        value_cache=stored.values,
+        block_tables=_sliced_table(case, stored.table.to(device)),
         kv_lengths=_lengths(case, 1, device),
         query_lengths=_lengths(case, 0, device),
         options=options,

@@ -67,6 +67,12 @@ BUILT_INS: dict[str, BuiltIn] = {
         "poolproof.kernels.torch_mla",
         "mla_target",
     ),
+    "gather-quantised": BuiltIn(
+        "the torch reference of attention over quantised caches",
+        ("torch",),
+        "poolproof.kernels.torch_quantised",
+        "quantised_target",
+    ),
     "torch-sdpa": BuiltIn(
         "torch's scaled_dot_product_attention over gathered pages",
         ("torch",),

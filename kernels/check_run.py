@@ -20,7 +20,7 @@ from poolproof.contract.violation import Severity
 from poolproof.kernels.case import Case
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.declaration import QUANTISED_FEATURES, Declaration
 from poolproof.kernels.findings import (
     HOLDS,
     NOT_APPLICABLE,
@@ -34,7 +34,14 @@ from poolproof.kernels.findings import (
 )
 from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
 from poolproof.kernels.kind import Certifiable, Kind
-from poolproof.kernels.large_cases import KINDS, Draw, draw_at_kind, draw_long_context
+from poolproof.kernels.large_cases import (
+    KINDS,
+    Draw,
+    draw_at_kind,
+    draw_long_context,
+    quantised_draws,
+    quantised_small_draws,
+)
 from poolproof.kernels.layouts import LAYOUTS, REACHES
 from poolproof.kernels.target import KernelTarget
 
@@ -193,9 +200,13 @@ def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -
         return [draw_case] * small
     first = 0 if check.name == "dense" else choose(len(KINDS))
     drawn = [draw_at_kind(first + number) for number in range(large)]
+    if check.name == "dense":
+        drawn += quantised_draws(target.declaration)
     if depth is Depth.DEEP and check.name == "dense":
         drawn += [draw_long_context] * LONG_CONTEXTS
     order: list[Draw] = []
+    if check.name != "dense":
+        order += quantised_small_draws(target.declaration)
     for number, draw in enumerate(drawn, 1):
         order += [draw_case] * (small * number // len(drawn) - small * (number - 1) // len(drawn))
         order.append(draw)
@@ -336,7 +347,7 @@ def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
         "softcap": None, "sliding_window": None, "cache_dtype": None, "causal": True,
         "shared_blocks": 0, "spare_entries": 0, "spare_blocks": 1, "num_kv_heads": 1,
         "queries_per_kv_head": 1, "dtype": declared.dtypes[0], "seed": 0, "value_layout": None,
-        "views": (), "scale": None,
+        "views": (), "scale": None, "fp8_query": False, "scales": declared.scales[0],
     }  # fmt: skip
     if declared.layouts[0] not in LAYOUTS[:1]:
         plain.pop("layout")
@@ -377,7 +388,10 @@ def _shorter(queries: int, keys: int) -> Iterator[tuple[int, int]]:
 
 
 def _precision(case: Case) -> str:
-    return case.dtype if case.cache_dtype is None else f"{case.dtype}, fp8 cache"
+    if case.cache_dtype is None:
+        return case.dtype
+    cache = "fp8" if case.cache_dtype.startswith("float8") else case.cache_dtype
+    return f"{case.dtype}, {cache} cache{', fp8 queries' if case.fp8_query else ''}"
 
 
 def _why_not(check: Check, target: KernelTarget) -> str:
@@ -387,6 +401,11 @@ def _why_not(check: Check, target: KernelTarget) -> str:
         return "only Triton kernels in the interpreter can be watched"
     if check.name in {"cache write", "block copy", "swap"}:
         return "the target is attention alone"
+    if (
+        check.name in {"serving", "managers", "recorded runs"}
+        and not target.declaration.unquantised
+    ):
+        return "the model that is served has a cache in float32"
     if check.name in {"serving", "managers", "recorded runs"} and target.declaration.value_sizes:
         return "the model that is served has values of the keys' size"
     if check.name == "split keys":
@@ -409,8 +428,18 @@ def _not_covered(target: KernelTarget) -> list[str]:
             "races between programs and the GPU's own rounding: the interpreter runs programs one "
             "after another"
         )
-    absent = [name for name in ("sliding_window", "softcap", "alibi", "sinks", "fp8", "non_causal")
-              if name not in target.declaration.features]  # fmt: skip
+    names = (
+        "sliding_window",
+        "softcap",
+        "alibi",
+        "sinks",
+        "fp8",
+        "non_causal",
+        *QUANTISED_FEATURES,
+    )
+    absent = [name for name in names if name not in target.declaration.features]
+    absent += [f"scales by {name}" for name in ("head", "token")
+               if name not in target.declaration.scales and "fp8" not in absent]  # fmt: skip
     if absent:
         lines.append(f"not declared, so not driven: {', '.join(absent)}")
     return lines

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from poolproof.kernels.case import LAYOUTS, VIEWS
+from poolproof.kernels.quantised_cache import NIBBLES, SCALES, ZERO_POINTS
 
-__all__ = ["FEATURES", "LSE", "PROMISES", "Declaration", "DeclarationError"]
+__all__ = ["FEATURES", "LSE", "PROMISES", "QUANTISED_FEATURES", "Declaration", "DeclarationError"]
 
 PROMISES: dict[str, tuple[str, ...]] = {
     "tail": ("any", "finite-values", "finite"),
@@ -30,6 +31,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "window_reads": ("exact", "tile"),
     "isolation": ("any", "finite"),
     "scores": ("float32", "query"),
+    "dequantised": ("float32", "query"),
+    "weights": ("float", "cache"),
     "scale": ("any", "head-size"),
     "cache_size": ("any", "fewer-slots", "fewer-elements"),
     "cache_reads": ("in-place", "copied"),
@@ -43,24 +46,33 @@ blocks, in another batch, in blocks of half the size, in another layout, and aga
 `cache_writes`: whether the target itself writes the newest token. `window_reads`: whether keys in
 front of a window are read. `isolation`: what may stand in the memory of other live requests, their
 queries, keys and values, without any effect on a request. `scores`: the type in which scores are
-kept; `query` is the query's own. `scale`: which scales are taken; `head-size` is head_size ** -0.5
-alone. `cache_size`: whether a cache may have 2^31 slots and more, or 2^31 elements and more.
-`cache_reads`: whether the whole cache is copied at a call, which nobody can do with a large one."""
+kept; `query` is the query's own. `dequantised`: the same of keys and values of a quantised cache.
+`weights`: whether those of the softmax are rounded to the type of an fp8 cache. `scale`: which
+scales are taken; `head-size` is head_size ** -0.5 alone. `cache_size`: whether a cache may have
+2^31 slots and more, or 2^31 elements and more. `cache_reads`: whether the whole cache is
+copied at a call, which nobody can do with a large one."""
 
 LSE = ("absent", "e", "2")
 """Whether a log-sum-exp is returned beside the output, and the base of its logarithm."""
 
 FEATURES = ("sliding_window", "softcap", "alibi", "sinks", "non_causal", "fp8")
+"""What a target that does not say what it supports is asked for."""
+
+QUANTISED_FEATURES = ("int8", "int4", "fp8_query")
+"""What has to be declared: other caches than fp8, and queries in the type of an fp8 cache."""
+
+_CHOICES = {"lse": LSE, "nibbles": NIBBLES, "zero_points": ZERO_POINTS}
 
 _LISTS: dict[str, tuple[Any, ...]] = {
-    "features": FEATURES,
+    "features": (*FEATURES, *QUANTISED_FEATURES),
+    "scales": SCALES,
     "modes": ("decode", "prefill"),
     "dtypes": ("float32", "float16", "bfloat16"),
     "layouts": LAYOUTS,
     "views": VIEWS,
 }
 
-_FLAGS = ("grouped", "mixed", "out", "idle", "layouts_apart", "latent")
+_FLAGS = ("grouped", "mixed", "out", "idle", "layouts_apart", "latent", "unquantised")
 
 _LARGEST = {
     "head_sizes": 1024, "value_sizes": 1024, "block_sizes": 256, "tiles": 1 << 15,
@@ -86,7 +98,9 @@ class Declaration:
     returns the output and the logarithm of each softmax's sum, sink included, to that base.
     `value_sizes` are the sizes of a value's head where they are not the keys', one for each of
     `head_sizes`; `latent` values are the first elements of the keys, in the same memory, and the
-    cache has one head (MLA, absorbed).
+    cache has one head (MLA, absorbed). `scales` of quantised caches are one, one for each head, or
+    one for each token and head; `nibbles` and `zero_points` say what int4 codes are
+    (`quantised_cache.py`). Without `unquantised` every cache is a quantised one.
     """
 
     tail: str = "any"
@@ -103,6 +117,8 @@ class Declaration:
     window_reads: str = "exact"
     isolation: str = "any"
     scores: str = "float32"
+    dequantised: str = "float32"
+    weights: str = "float"
     scale: str = "any"
     cache_size: str = "any"
     cache_reads: str = "in-place"
@@ -118,6 +134,10 @@ class Declaration:
     lse: str = "absent"
     value_sizes: tuple[int, ...] = ()
     latent: bool = False
+    scales: tuple[str, ...] = ("tensor",)
+    nibbles: str = NIBBLES[0]
+    zero_points: str = ZERO_POINTS[0]
+    unquantised: bool = True
     grouped: bool = True
     mixed: bool = True
     idle: bool = True
@@ -141,6 +161,7 @@ class Declaration:
         missing = tuple(key for key in known if key not in declared)
         declaration = cls(**rows, assumed=missing)
         _check_values(declaration)
+        _check_quantisation(declaration)
         return declaration
 
     def to_json(self) -> dict[str, Any]:
@@ -158,6 +179,21 @@ class Declaration:
     def promises(self, key: str) -> bool:
         """Whether the strictest value of the row is promised."""
         return bool(getattr(self, key) == PROMISES[key][0])
+
+
+def _check_quantisation(declared: Declaration) -> None:
+    """Whether queries, caches and sizes belong together. Raises DeclarationError."""
+    features = declared.features
+    if "fp8_query" in features and "fp8" not in features:
+        raise DeclarationError("'fp8_query' in a declaration's 'features' needs 'fp8'")
+    if "int4" in features and declared.latent:
+        raise DeclarationError("'latent' in a declaration goes with no 'int4' among its 'features'")
+    if "int4" in features and not any(size % 2 == 0 for size in declared.head_sizes):
+        raise DeclarationError("'int4' in a declaration needs an even size in 'head_sizes'")
+    if not declared.unquantised and not {"fp8", "int8", "int4"} & set(features):
+        raise DeclarationError(
+            "without 'unquantised' a declaration needs fp8, int8 or int4 among its 'features'"
+        )
 
 
 def _check_values(declared: Declaration) -> None:
@@ -187,10 +223,10 @@ def _checked(key: str, value: Any) -> Any:
                 f"{key!r} in a declaration must be one of {', '.join(PROMISES[key])}, not {value!r}"
             )
         return value
-    if key == "lse":
-        if value not in LSE:
+    if key in _CHOICES:
+        if value not in _CHOICES[key]:
             raise DeclarationError(
-                f"{key!r} in a declaration must be one of {', '.join(LSE)}, not {value!r}"
+                f"{key!r} in a declaration must be one of {', '.join(_CHOICES[key])}, not {value!r}"
             )
         return value
     if key == "smallest_window":

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -97,7 +98,7 @@ class _FixedScale(TorchAttention):
     def __init__(self, scale: Callable[[Rows], float]) -> None:
         self._scale = scale
 
-    def scale(self, rows: Rows) -> float:
+    def scale(self, rows: Rows) -> Any:
         return self._scale(rows) * rows.batch.options.key_scale
 
 

@@ -28,6 +28,7 @@ from poolproof.kernels.checks.check import Outcome
 from poolproof.kernels.declaration import Declaration
 from poolproof.kernels.fault_family import FaultOfFamily
 from poolproof.kernels.faulty_families import FAMILIES
+from poolproof.kernels.faulty_quantised import QUANTISED_FAMILIES
 from poolproof.kernels.functions.faulty import FUNCTION_FAULTS, catch_function
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.grammar import draw_case
@@ -727,7 +728,7 @@ _OURS = (
     *LSE_FAULTS,
     *LATENT_FAULTS,
 )
-_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES)
+_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES, *QUANTISED_FAMILIES)
 
 FAULTY_KERNELS: dict[str, FaultyKernel | FaultOfFamily] = {
     **{faulty.id: faulty for faulty in _OURS},

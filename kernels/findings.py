@@ -33,6 +33,7 @@ _OPTIONAL = (
     "sinks",
     "shared_blocks",
     "latent",
+    "fp8_query",
 )
 
 
@@ -74,6 +75,9 @@ class KernelFinding:
         check that needs a window, or fp8, or a prompt.
         """
         needs = [name for name in _OPTIONAL if self.case.get(name)]
+        cache, scales = self.case.get("cache_dtype"), self.case.get("scales", "tensor")
+        needs += [cache] if cache in {"int8", "int4"} else []
+        needs += [] if scales == "tensor" else [f"scales by {scales}"]
         sequences = self.case.get("sequences", [])
         needs += [] if self.case.get("causal", True) else ["non_causal"]
         needs += ["several sequences"] * (len(sequences) > 1)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from poolproof.kernels.case import DISTRIBUTIONS, Case
 from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.quantised_cases import draw_quantisation, with_declared_quantisation
 
 __all__ = ["Choose", "draw_case", "draw_values", "with_declared_values"]
 
@@ -74,20 +75,22 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
         **values,
         **_strides(choose, allowed),
     )
-    return with_declared_values(case, allowed)
+    return with_declared_values(replace(case, **draw_quantisation(choose, allowed)), allowed)
 
 
 def with_declared_values(case: Case, allowed: Declaration) -> Case:
-    """The case with values of the size that the target has beside its keys."""
+    """The case with values and a cache as the target has them."""
     size = allowed.value_size(case.head_size)
     if allowed.latent and size is not None:
         # What the values have is what the keys have: one layout, one head.
         heads = case.num_heads
-        return replace(
+        case = replace(
             case, value_size=size, latent=True, value_layout=None, num_kv_heads=1,
             queries_per_kv_head=heads if allowed.grouped else 1,
         )  # fmt: skip
-    return replace(case, value_size=size, latent=False)
+    else:
+        case = replace(case, value_size=size, latent=False)
+    return with_declared_quantisation(case, allowed)
 
 
 def draw_values(choose: Choose, allowed: Declaration, dtype: str) -> dict[str, Any]:

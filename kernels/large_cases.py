@@ -15,10 +15,20 @@ from functools import partial
 from typing import Any
 
 from poolproof.kernels.case import Case
-from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.declaration import QUANTISED_FEATURES, Declaration
 from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
+from poolproof.kernels.quantised_cache import SCALES
+from poolproof.kernels.quantised_cases import large_rows, wide_rows
 
-__all__ = ["KINDS", "Draw", "draw_at_kind", "draw_long_context", "draw_wide_cache"]
+__all__ = [
+    "KINDS",
+    "Draw",
+    "draw_at_kind",
+    "draw_long_context",
+    "draw_wide_cache",
+    "quantised_draws",
+    "quantised_small_draws",
+]
 
 Draw = Callable[[Choose, Declaration], Case]
 Sequences = tuple[tuple[int, int], ...]
@@ -231,6 +241,30 @@ KINDS: tuple[Draw, ...] = tuple(_whole(kind) for kind in (
 """Each has the most of something, or the most of it that is odd."""
 
 
+def quantised_draws(allowed: Declaration) -> list[Draw]:
+    """A long decode and a chunk over each quantised cache that a target declares beyond fp8.
+
+    Those of `KINDS` have such caches by chance alone.
+    """
+    return [
+        partial(_with_rows, rows, kind)
+        for rows in large_rows(allowed)
+        for kind in (_long_decode, _chunk_in_a_window)
+    ]
+
+
+def quantised_small_draws(allowed: Declaration) -> list[Draw]:
+    """Two small cases for each of these caches, with the most scales that it may have."""
+    finest = max(allowed.scales, key=SCALES.index)
+    rows = [row for row in large_rows(allowed) if row["scales"] == finest]
+    draws: list[Draw] = [partial(_with_rows, row, draw_case) for row in rows]
+    return draws * 2
+
+
+def _with_rows(rows: dict[str, Any], kind: Draw, choose: Choose, allowed: Declaration) -> Case:
+    return with_declared_values(replace(kind(choose, allowed), **rows), allowed)
+
+
 def draw_at_kind(number: int) -> Draw:
     """The kind of the large case of this number in a run."""
     return KINDS[number % len(KINDS)]
@@ -243,11 +277,14 @@ def draw_long_context(choose: Choose, allowed: Declaration) -> Case:
     return with_declared_values(case, allowed)
 
 
-def draw_wide_cache(reach: str, feature: str | None) -> Draw:
-    """A small batch whose blocks lie far from each other, with one feature or none."""
+def draw_wide_cache(reach: str, feature: str | None, scales: str = "tensor") -> Draw:
+    """A small batch whose blocks lie far from each other, with one feature or none.
+
+    A quantised cache has the `scales`.
+    """
 
     def draw(choose: Choose, allowed: Declaration) -> Case:
-        kept = () if feature is None else (feature,)
+        kept = () if feature is None or feature in QUANTISED_FEATURES else (feature,)
         # In blocks of one slot, int32 tables reach no slot that int32 does not.
         sizes = tuple(size for size in allowed.block_sizes if size > 1) or allowed.block_sizes
         narrowed = replace(allowed, features=kept, block_sizes=sizes, empty_row="undefined")
@@ -261,7 +298,7 @@ def draw_wide_cache(reach: str, feature: str | None) -> Draw:
             "sinks": feature == "sinks",
             "softcap": 5.0 if feature == "softcap" else None,
             "causal": feature != "non_causal",
-            "cache_dtype": "float8_e4m3fn" if feature == "fp8" else None,
+            **wide_rows(feature, scales),
         }
         # Two sequences of three blocks or so, in both modes if there are two.
         keys = 2 * case.block_size + 1 + choose(case.block_size)

@@ -29,6 +29,7 @@ __all__ = [
     "placed",
     "reserved",
     "restrided",
+    "spread_beside",
     "spread_out",
 ]
 
@@ -128,15 +129,32 @@ def spread_out(
 
     Every second block goes to the far end; the null block stays where it is.
     """
-    shape = tuple(caches[0].shape[1:])
-    count = num_blocks_of(reach, shape)
-    numbers = torch.arange(caches[0].shape[0])
-    places = torch.where(numbers % 2 == 1, count - 1 - numbers, numbers)
-    far = caches_over((count, *shape), caches[0].dtype, layouts, reserved, caches[1].shape[-1])
-    for there, cache in zip(far, caches, strict=True):
-        for number, place in enumerate(places.tolist()):
-            there[place] = cache[number]
-    return *far, places[table.long()].to(table)
+    count = num_blocks_of(reach, tuple(caches[0].shape[1:]))
+    places = _far_places(len(caches[0]), count)
+    return *_spread(caches, layouts, count), places[table.long()].to(table)
+
+
+def spread_beside(
+    tensors: tuple[Tensor, Tensor], layouts: tuple[str, str], reach: str, block: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """What the blocks of a large cache have beside their numbers, which have the shape `block`."""
+    return _spread(tensors, layouts, num_blocks_of(reach, block))
+
+
+def _far_places(number: int, count: int) -> Tensor:
+    numbers = torch.arange(number)
+    return torch.where(numbers % 2 == 1, count - 1 - numbers, numbers)
+
+
+def _spread(
+    tensors: tuple[Tensor, Tensor], layouts: tuple[str, str], count: int
+) -> tuple[Tensor, Tensor]:
+    shape = tuple(tensors[0].shape[1:])
+    far = caches_over((count, *shape), tensors[0].dtype, layouts, reserved, tensors[1].shape[-1])
+    for there, tensor in zip(far, tensors, strict=True):
+        for number, place in enumerate(_far_places(len(tensor), count).tolist()):
+            there[place] = tensor[number]
+    return far
 
 
 def reserved(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch, SequenceRows
+from poolproof.kernels.odd_quantised import ODD_QUANTISED
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention
 from poolproof.kernels.torch_lse import TorchLse
@@ -315,6 +316,7 @@ ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
         _Online(13, backwards=True),
         _OTHER_VALUES,
     ),
+    **ODD_QUANTISED,
 }
 """Each with what it does not promise."""
 

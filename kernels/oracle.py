@@ -13,6 +13,18 @@ output's type, S the largest sum of |query||key| times scale, n keys and head si
 A target that keeps scores in the query's own type rounds the product, the scaled, capped and
 biased score each once: e grows by u (2 |s| + softcap + |bias|), of the largest of each.
 
+A quantised cache holds what it holds: its codes, scales and zero points are exact, and |key| and
+|v| above are the sizes of the terms, |code| scale + |zero| scale (`quantised_cache.as_numbers`),
+which a kernel may add up apart. A target that dequantises to the query's type (the output's, for
+queries in fp8) rounds scale, zero point and product each once:
+
+    e grows by 3.03 u S,  the whole by 3.03 u A
+
+One that rounds its weights to the type of an fp8 cache, with u' = 2^-4 and a = 2^-10 in e4m3, 2^-3
+and 2^-17 in e5m2, a half of its smallest number, and m the largest weight, the sink's included:
+
+    |o - o*| grows by 6 u' (Q + |o*| sqrt(sum p^2)) + a m (sum |v| + n |o*|)
+
 First term: the output is rounded, and before that once more where it is merged from parts that are
 kept in its type (a shared prefix, splits). Second: the weights are rounded to the cache's type
 before they meet the values (not in float32). Third: scores, exponentials and sums in float32, whose
@@ -39,15 +51,37 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch, SequenceRows
-from poolproof.kernels.gather import gathered, visible_keys
+from poolproof.kernels.gather import visible_keys
+from poolproof.kernels.stored_numbers import numbers_of
 
-__all__ = ["Expected", "dense_attention"]
+__all__ = ["Expected", "Rounded", "dense_attention"]
 
 FLOAT32 = 2.0**-24
 FACTOR = 6.0
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 # Below the smallest normal number of a type the error is absolute.
 SMALLEST = {torch.float32: 1e-38, torch.float16: 2.0**-24, torch.bfloat16: 1e-38}
+# Of weights in an fp8 type: the unit roundoff, and half of the smallest number.
+FP8_WEIGHTS = {
+    torch.float8_e4m3fn: (2.0**-4, 2.0**-10),
+    torch.float8_e5m2: (2.0**-3, 2.0**-17),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounded:
+    """What a target declares that it keeps in a narrow type: the rows of the same names.
+
+    `scores` and `dequantised` numbers are in the query's type, `weights` in that of an fp8 cache.
+    """
+
+    scores: bool = False
+    dequantised: bool = False
+    weights: bool = False
+
+
+KEPT = Rounded()
+"""Nothing is rounded more than it has to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +112,17 @@ class Expected:
         return float(self.ratio(output).max()) if output.numel() else 0.0
 
 
-def dense_attention(batch: PagedBatch, *, rounded_scores: bool = False) -> Expected:
-    """The output that `batch` must give. Reads the cache only through the tables.
-
-    `rounded_scores`: the target keeps its scores in the query's type.
-    """
+def dense_attention(batch: PagedBatch, *, rounded: Rounded = KEPT) -> Expected:
+    """The output that `batch` must give. Reads the cache only through the tables."""
     shape = batch.out_shape
     output = torch.zeros(shape, dtype=torch.float64)
-    bound = torch.full(shape, SMALLEST[batch.query.dtype], dtype=torch.float64)
+    bound = torch.full(shape, SMALLEST[batch.out_dtype], dtype=torch.float64)
     lse = torch.full(shape[:2], float("-inf"), dtype=torch.float64)
     expected = Expected(output, bound, lse, torch.full_like(lse, FLOAT32))
     for sequence in batch.sequences():
         first = sequence.first_visible(batch.options)
         if sequence.query_length and first < sequence.kv_length:
-            _attend(batch, sequence, first, expected, rounded_scores=rounded_scores)
+            _attend(batch, sequence, first, expected, rounded)
     return expected
 
 
@@ -100,21 +131,22 @@ def _attend(
     sequence: SequenceRows,
     first: int,
     expected: Expected,
-    *,
-    rounded_scores: bool,
+    rounded: Rounded,
 ) -> None:
     options, group, head_size = batch.options, batch.queries_per_kv_head, batch.query.shape[2]
     query = batch.query[sequence.rows].cpu().double().unflatten(1, (-1, group))
-    keys = gathered(batch, batch.key_cache, sequence, first).cpu().double() * options.key_scale
-    values = gathered(batch, batch.value_cache, sequence, first).cpu().double()
-    values = values * options.value_scale
-    scale = abs(options.scale)
+    query = query * options.quantisation.query_scale
+    keys, key_sizes = numbers_of(batch, "key", sequence, first)
+    values, value_sizes = numbers_of(batch, "value", sequence, first)
+    scale, roundoff = abs(options.scale), ROUNDOFF[batch.out_dtype]
     # h: head of the cache, g: query head of its group, q: query, k: key, d: element of a head.
     scores = torch.einsum("qhgd,khd->hgqk", query, keys) * options.scale
-    sizes = torch.einsum("qhgd,khd->hgqk", query.abs(), keys.abs()) * scale
+    sizes = torch.einsum("qhgd,khd->hgqk", query.abs(), key_sizes) * scale
     seen = visible_keys(options, sequence, first)
     score_error = FACTOR * FLOAT32 * (head_size**0.5 + 3) * sizes
-    rounding = ROUNDOFF[batch.query.dtype] if rounded_scores else 0.0
+    if rounded.dequantised:
+        score_error = score_error + 3.03 * roundoff * sizes
+    rounding = roundoff if rounded.scores else 0.0
     score_error = score_error + 2 * rounding * scores.abs()
     if options.softcap is not None:
         scores = options.softcap * torch.tanh(scores / options.softcap)
@@ -129,14 +161,18 @@ def _attend(
     masked = scores.masked_fill(~seen, float("-inf"))
     weights, lse = _softmax(masked, options.sinks, group)
     exact = torch.einsum("hgqk,khd->qhgd", weights, values)
-    absolute = torch.einsum("hgqk,khd->qhgd", weights, values.abs())
+    absolute = torch.einsum("hgqk,khd->qhgd", weights, value_sizes)
     worst = score_error.masked_fill(~seen, 0.0).amax(-1)
     relative = 2 * worst + FACTOR * FLOAT32 * (seen.shape[1] ** 0.5 + 8)
-    allowed = 2.02 * ROUNDOFF[batch.query.dtype] * exact.abs()
+    if rounded.dequantised:
+        relative = relative + 3.03 * roundoff
+    allowed = 2.02 * roundoff * exact.abs()
     allowed += relative.permute(2, 0, 1)[..., None] * absolute
-    if batch.query.dtype != torch.float32:
-        squares = torch.einsum("hgqk,khd->qhgd", weights**2, values**2)
-        allowed += FACTOR * ROUNDOFF[batch.query.dtype] * squares.sqrt()
+    if batch.out_dtype != torch.float32:
+        squares = torch.einsum("hgqk,khd->qhgd", weights**2, value_sizes**2)
+        allowed += FACTOR * roundoff * squares.sqrt()
+    if rounded.weights and batch.is_fp8:
+        allowed += _of_weights_in_fp8(batch, weights, value_sizes, exact, seen)
     expected.output[sequence.rows] = exact.flatten(1, 2)
     expected.bound[sequence.rows] += allowed.flatten(1, 2)
     largest = torch.maximum(
@@ -145,6 +181,20 @@ def _attend(
     lse_error = worst + FLOAT32 * (4 * largest + FACTOR * (seen.shape[1] ** 0.5 + 8))
     expected.lse[sequence.rows] = lse.flatten(0, 1).T
     expected.lse_bound[sequence.rows] += lse_error.flatten(0, 1).T
+
+
+def _of_weights_in_fp8(
+    batch: PagedBatch, weights: Tensor, values: Tensor, exact: Tensor, seen: Tensor
+) -> Tensor:
+    """How far weights in the cache's type may move the output: (queries, heads, group, size)."""
+    roundoff, half = FP8_WEIGHTS[batch.key_cache.dtype]
+    squares = torch.einsum("hgqk,khd->qhgd", weights**2, values**2)
+    by_query = (weights**2).sum(-1).sqrt().permute(2, 0, 1)[..., None]
+    rounding = FACTOR * roundoff * (squares.sqrt() + exact.abs() * by_query)
+    highest = torch.maximum(weights.amax(-1), 1 - weights.sum(-1)).permute(2, 0, 1)[..., None]
+    count = seen.sum(-1).double()[:, None, None, None]
+    there = torch.einsum("qk,khd->qhd", seen.double(), values)[:, :, None]
+    return rounding + half * highest * (there + count * exact.abs())
 
 
 def _softmax(scores: Tensor, sinks: Tensor | None, group: int) -> tuple[Tensor, Tensor]:

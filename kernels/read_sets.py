@@ -7,7 +7,8 @@ with luck on a GPU: here it is kept as a stray address.
 
 Keys and values: every visible slot must be read completely, and nothing else, except with
 `window_reads: tile` what the sequence has before its window. Tables: the needed entries of each
-row. All of the output must be written, and nothing else that was passed.
+row. Scales and zero points that slots have: those of slots that may be read. All of the output must
+be written, and nothing else that was passed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch, ownership
 from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.token_scales import factors, per_slot
 
 __all__ = [
     "Accesses",
@@ -167,6 +169,9 @@ def named_tensors(batch: PagedBatch, out: Tensor | None) -> dict[str, Tensor]:
     options = batch.options
     tensors = {name: getattr(batch, name) for name in batch.__slots__[:6]}
     tensors |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, "out": out}
+    tensors |= {
+        name: factor for name, factor in factors(batch).items() if isinstance(factor, Tensor)
+    }
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
@@ -181,6 +186,7 @@ def unlawful_accesses(
             f"bytes from {stray.nearest}"
         )
     yield from _cache_reads(accesses, batch, declared)
+    yield from _scale_reads(accesses, batch, allowed_slots(batch, declared))
     yield from _table_reads(accesses, batch, declared)
     for name, tensor in named_tensors(batch, None).items():
         written = accesses.elements("store", tensor)
@@ -204,8 +210,7 @@ def element_numbers(tensor: Tensor) -> Array:
 
 def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -> Iterator[str]:
     owned = ownership(batch)
-    exact = declared.window_reads == "exact"
-    allowed_slots = owned.visible if exact else _read_by_anybody(batch)
+    allowed = allowed_slots(batch, declared)
     # Latent values stand in the keys: who has read these has read those.
     for name in ("key_cache",) if batch.is_latent else ("key_cache", "value_cache"):
         cache = getattr(batch, name)
@@ -214,7 +219,7 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
         missing = np.setdiff1d(numbers[owned.visible.numpy()], read)
         if len(missing):
             yield f"does not read {len(missing)} elements of visible slots of {name}"
-        extra = np.setdiff1d(read, numbers[allowed_slots.numpy()])
+        extra = np.setdiff1d(read, numbers[allowed.numpy()])
         other = other_of(name, batch).untyped_storage().data_ptr()
         if cache.untyped_storage().data_ptr() == other and not batch.is_latent:
             # Interleaved: what is read of the other stands in the same memory.
@@ -231,6 +236,27 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
                 f"reads {int(within.sum())} elements of {name} that it must not, the first in "
                 f"block {block} slot {slot}: {owned.word_for(block, slot)}"
             )
+
+
+def allowed_slots(batch: PagedBatch, declared: Declaration) -> Tensor:
+    """The slots that a target may read: (num_blocks, block_size), of bool."""
+    exact = declared.window_reads == "exact"
+    return ownership(batch).visible if exact else _read_by_anybody(batch)
+
+
+def _scale_reads(accesses: Accesses, batch: PagedBatch, allowed: Tensor) -> Iterator[str]:
+    """Scales and zero points of slots that must not be read."""
+    for name, tensor in per_slot(batch).items():
+        numbers = element_numbers(tensor)
+        lawful = [numbers[allowed.numpy()]]
+        lawful += [
+            element_numbers(other)[allowed.numpy()]
+            for other in per_slot(batch).values()
+            if other.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+        ]
+        extra = np.setdiff1d(accesses.elements("load", tensor), np.concatenate(lawful, axis=None))
+        if len(extra):
+            yield f"reads {len(extra)} elements of {name} of slots that it must not read"
 
 
 def other_of(name: str, batch: PagedBatch) -> Tensor:

@@ -22,6 +22,7 @@ from poolproof.kernels.batch import Ownership, PagedBatch
 from poolproof.kernels.case import Case
 from poolproof.kernels.declaration import Declaration
 from poolproof.kernels.layouts import in_layout
+from poolproof.kernels.token_scales import Poison, moved, per_slot, poisons, with_factors
 
 __all__ = [
     "BATCH_RELATIONS",
@@ -33,7 +34,6 @@ __all__ = [
     "Variant",
     "chosen",
     "differing_rows",
-    "poisons",
     "same_bits",
     "with_caches",
 ]
@@ -93,20 +93,6 @@ def differing_rows(one: Tensor, other: Tensor) -> list[int]:
     return rows
 
 
-def poisons(dtype: torch.dtype, only_finite: bool) -> list[tuple[str, float]]:
-    """The values put where nothing must be read: NaN, infinity, and a large number.
-
-    0 * NaN is seen where 0 * 1e30 is not, and a mask that subtracts 10,000 is seen with 1e30 and
-    not with 1e4. fp8 has no infinity that both forms share.
-    """
-    largest = torch.finfo(dtype).max
-    finite = [("1e30" if largest > 1e30 else f"{largest:g}", min(largest, 1e30))]
-    if only_finite:
-        return finite
-    infinite = [] if dtype.itemsize == 1 else [("infinity", float("inf"))]
-    return [("NaN", float("nan")), *infinite, *finite]
-
-
 def with_caches(batch: PagedBatch, key_cache: Tensor, value_cache: Tensor) -> PagedBatch:
     """The batch over other caches; latent values are those of the keys."""
     if batch.is_latent:
@@ -115,12 +101,17 @@ def with_caches(batch: PagedBatch, key_cache: Tensor, value_cache: Tensor) -> Pa
 
 
 def poisoned(
-    batch: PagedBatch, where: Tensor, value: float, *, keys: bool = True, values: bool = True
+    batch: PagedBatch, where: Tensor, poison: Poison, *, keys: bool = True, values: bool = True
 ) -> PagedBatch:
-    """The batch with a number in the slots of the mask, in keys, values or both.
+    """The batch with poison in the slots of the mask, in keys, values or both.
 
-    Of a latent key what is no value counts as the key alone.
+    Of a latent key what is no value counts as the key alone; its scale is that of the value too.
     """
+    if poison.scales is not None:
+        batch = _under_scales(batch, where, poison.scales, keys and not batch.is_latent, values)
+    if poison.numbers is None:
+        return batch
+    value = poison.numbers
     if not batch.is_latent:
         return with_caches(
             batch,
@@ -130,6 +121,19 @@ def poisoned(
     begin = 0 if values else batch.value_size
     there = slice(begin, None if keys else batch.value_size)
     return with_caches(batch, filled(batch.key_cache, where, value, there), batch.value_cache)
+
+
+def _under_scales(
+    batch: PagedBatch, where: Tensor, scale: float, keys: bool, values: bool
+) -> PagedBatch:
+    """The batch with other scales in the slots of the mask, and zero points where there are any."""
+    changed = {}
+    for name, tensor in per_slot(batch).items():
+        is_key = name.startswith("key") and not batch.is_latent
+        if keys if is_key else values:
+            of_zeros = scale if not math.isfinite(scale) else 15.0
+            changed[name] = filled(tensor, where, of_zeros if name.endswith("zeros") else scale)
+    return replace(batch, options=with_factors(batch.options, changed))
 
 
 def filled(cache: Tensor, where: Tensor, value: float, elements: slice = slice(None)) -> Tensor:
@@ -151,13 +155,14 @@ def _permuted(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: AR
     subject.draw.shuffle(goes_to)
     place = torch.tensor([0, *goes_to])
     came_from = torch.argsort(place)
-    moved = with_caches(
+    moved_batch = with_caches(
         batch,
         _taken(batch.key_cache, came_from),
         _taken(batch.value_cache, came_from),
     )
+    moved_batch = moved(moved_batch, lambda tensor: _taken(tensor, came_from))
     table = place[batch.block_tables.cpu().long()].to(batch.block_tables)
-    yield Variant("the blocks in another order", replace(moved, block_tables=table))
+    yield Variant("the blocks in another order", replace(moved_batch, block_tables=table))
 
 
 def _unshared(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- the same
@@ -176,6 +181,7 @@ def _unshared(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: AR
         return
     taken = torch.tensor(sources)
     copied = with_caches(batch, _taken(batch.key_cache, taken), _taken(batch.value_cache, taken))
+    copied = moved(copied, lambda tensor: _taken(tensor, taken))
     yield Variant("copies in the place of shared blocks", replace(copied, block_tables=table))
 
 
@@ -185,14 +191,16 @@ def _halved(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG0
     if batch.block_size % 2:
         return
     half = batch.block_size // 2
-    caches = [
-        cache.reshape(cache.shape[0] * 2, half, *cache.shape[2:])
-        for cache in (batch.key_cache, batch.value_cache)
-    ]
+
+    def in_halves(tensor: Tensor) -> Tensor:
+        return tensor.reshape(tensor.shape[0] * 2, half, *tensor.shape[2:])
+
+    halved = with_caches(batch, in_halves(batch.key_cache), in_halves(batch.value_cache))
+    halved = moved(halved, in_halves)
     table = torch.stack([batch.block_tables * 2, batch.block_tables * 2 + 1], dim=-1).flatten(1)
     yield Variant(
         f"blocks of {half} instead of {batch.block_size} slots",
-        replace(with_caches(batch, *caches), block_tables=table),
+        replace(halved, block_tables=table),
     )
 
 
@@ -200,15 +208,21 @@ def _strided(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG
     """Other strides, with poison in whatever lies between the blocks."""
     batch = subject.batch
     caches = [batch.key_cache.contiguous(), batch.value_cache.contiguous()]
-    heads = [in_layout(cache, "heads-slots") for cache in caches]
-    yield Variant("heads before slots in memory", with_caches(batch, *heads))
-    layers = []
-    for cache in caches:
-        planes = torch.full((cache.shape[0], 3, *cache.shape[1:]), float("nan"))
-        planes = planes.to(cache.dtype).to(cache.device)
-        planes[:, 1] = cache
-        layers.append(planes[:, 1])
-    yield Variant("NaN in the planes of other layers between blocks", with_caches(batch, *layers))
+    heads = with_caches(batch, *(in_layout(cache, "heads-slots") for cache in caches))
+    heads = moved(heads, lambda tensor: in_layout(tensor.contiguous(), "heads-slots"))
+    yield Variant("heads before slots in memory", heads)
+    layers = moved(with_caches(batch, *map(_between_layers, caches)), _between_layers)
+    word = "NaN" if batch.key_cache.dtype.is_floating_point else "the largest code"
+    yield Variant(f"{word} in the planes of other layers between blocks", layers)
+
+
+def _between_layers(tensor: Tensor) -> Tensor:
+    """The same blocks between planes of NaN, or of the largest code."""
+    value = float("nan") if tensor.dtype.is_floating_point else torch.iinfo(tensor.dtype).max
+    planes = torch.full((tensor.shape[0], 3, *tensor.shape[1:]), value, dtype=torch.float32)
+    planes = planes.to(tensor.dtype).to(tensor.device)
+    planes[:, 1] = tensor
+    return planes[:, 1]
 
 
 def _taken(cache: Tensor, blocks: Tensor) -> Tensor:
@@ -269,20 +283,20 @@ def _unowned(subject: Subject, promised: str) -> Iterator[Variant]:
 def _key_tail(subject: Subject, promised: str) -> Iterator[Variant]:
     batch, where = subject.batch, subject.owned.tail
     if where.any():
-        for word, value in poisons(batch.key_cache.dtype, promised == "finite"):
+        for poison in poisons(batch, promised == "finite"):
             yield Variant(
-                f"{word} in key slots behind the last token",
-                poisoned(batch, where, value, values=False),
+                f"{poison.word} in key slots behind the last token",
+                poisoned(batch, where, poison, values=False),
             )
 
 
 def _value_tail(subject: Subject, promised: str) -> Iterator[Variant]:
     batch, where = subject.batch, subject.owned.tail
     if where.any():
-        for word, value in poisons(batch.value_cache.dtype, promised != "any"):
+        for poison in poisons(batch, promised != "any"):
             yield Variant(
-                f"{word} in value slots behind the last token",
-                poisoned(batch, where, value, keys=False),
+                f"{poison.word} in value slots behind the last token",
+                poisoned(batch, where, poison, keys=False),
             )
 
 
@@ -335,20 +349,20 @@ def _isolated(subject: Subject, promised: str) -> Iterator[Variant]:
     own[batch.blocks_of(kept)] = True
     where = subject.owned.owned_block & ~own
     slots = where[:, None].expand_as(subject.owned.written)
-    for number, (word, value) in enumerate(poisons(batch.key_cache.dtype, promised == "finite")):
-        query = _but_rows(batch.query, kept.rows, value)
+    for number, poison in enumerate(poisons(batch, promised == "finite")):
+        query = _but_rows(batch.query, kept.rows, poison.of_queries)
         variants = {
             "queries": replace(batch, query=query),
-            "keys": poisoned(batch, slots, value, values=False),
-            "values": poisoned(batch, slots, value, keys=False),
+            "keys": poisoned(batch, slots, poison, values=False),
+            "values": poisoned(batch, slots, poison, keys=False),
         }
         if number:
             # The first one, each place alone, says where; the others only whether.
-            every = replace(poisoned(batch, slots, value), query=query)
+            every = replace(poisoned(batch, slots, poison), query=query)
             variants = {"queries, keys and values": every}
         for place, variant in variants.items():
             yield Variant(
-                f"{word} in the {place} of every request but number {kept.index}",
+                f"{poison.word} in the {place} of every request but number {kept.index}",
                 variant,
                 rows,
                 among_others=True,
@@ -367,8 +381,8 @@ def _but_rows(query: Tensor, kept: slice, value: float) -> Tensor:
 def _both(subject: Subject, where: Tensor, only_finite: bool, place: str) -> Iterator[Variant]:
     batch = subject.batch
     if where.any():
-        for word, value in poisons(batch.key_cache.dtype, only_finite):
-            yield Variant(f"{word} {place}", poisoned(batch, where, value))
+        for poison in poisons(batch, only_finite):
+            yield Variant(f"{poison.word} {place}", poisoned(batch, where, poison))
 
 
 def _has_tails(declared: Declaration) -> bool:

@@ -1,8 +1,9 @@
 """A paged-attention target: a function, what it declares, how it is called; and our own two.
 
 The function takes the tensors of `PagedBatch` in their order and the fields of `AttentionOptions`
-as keywords, also `out` if it declares that; it returns the output. Its attribute `declaration`, a
-mapping, holds its declaration; see `declaration.py`.
+as keywords but `quantisation`; also `out` if it declares that, and `query_scale`, `out_dtype`,
+`key_zeros` and `value_zeros` if it declares queries in fp8 or zero points. It returns the output.
+Its attribute `declaration`, a mapping, holds its declaration; see `declaration.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.oracle import Expected, dense_attention
+from poolproof.kernels.oracle import Expected, Rounded, dense_attention
 
 if TYPE_CHECKING:
     from poolproof.kernels.serving.manager_engine import ServedManager
@@ -75,8 +76,14 @@ class KernelTarget:
         return None
 
     def expected(self, batch: PagedBatch) -> Expected:
-        """Dense attention, within the bound of a target that keeps scores as this one does."""
-        return dense_attention(batch, rounded_scores=self.declaration.scores == "query")
+        """Dense attention, within the bound of a target that rounds what this one does."""
+        declared = self.declaration
+        rounded = Rounded(
+            scores=declared.scores == "query",
+            dequantised=declared.dequantised == "query",
+            weights=declared.weights == "cache",
+        )
+        return dense_attention(batch, rounded=rounded)
 
     def __call__(self, batch: PagedBatch, out: Tensor | None = None) -> Tensor:
         """The output for a batch. Raises BadOutputError, and whatever the target raises."""
@@ -90,8 +97,9 @@ class KernelTarget:
         Raises BadOutputError, and whatever the target raises.
         """
         keywords: dict[str, Any] = batch.options.keywords()
+        keywords |= self._of_quantisation(batch)
         if self.declaration.out:
-            keywords["out"] = batch.query.new_empty(batch.out_shape) if out is None else out
+            keywords["out"] = batch.new_out() if out is None else out
         with warnings.catch_warnings():
             # numpy, in the interpreter; of NaN and overflow a GPU says nothing.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -117,9 +125,26 @@ class KernelTarget:
                 f"returned shape {tuple(result.shape)} for a query of {tuple(batch.query.shape)}"
                 + (of_values if batch.value_size != batch.query.shape[2] else "")
             )
-        if result.dtype != batch.query.dtype:
-            raise BadOutputError(f"returned {result.dtype} for a query of {batch.query.dtype}")
+        if result.dtype != batch.out_dtype:
+            asked = (
+                "" if batch.out_dtype == batch.query.dtype else f" and out_dtype={batch.out_dtype}"
+            )
+            raise BadOutputError(
+                f"returned {result.dtype} for a query of {batch.query.dtype}{asked}"
+            )
         return result, lse
+
+    def _of_quantisation(self, batch: PagedBatch) -> dict[str, Any]:
+        """The keywords that only those get who declare what they are for."""
+        declared, quantisation = self.declaration, batch.options.quantisation
+        keywords: dict[str, Any] = {}
+        if "fp8_query" in declared.features:
+            keywords |= {"query_scale": quantisation.query_scale, "out_dtype": batch.out_dtype}
+        if "int4" in declared.features and declared.zero_points != "absent":
+            keywords |= {
+                "key_zeros": quantisation.key_zeros, "value_zeros": quantisation.value_zeros,
+            }  # fmt: skip
+        return keywords
 
 
 def _pair(result: Any, batch: PagedBatch) -> tuple[Any, Tensor]:

@@ -61,10 +61,10 @@ class TorchAttention:
                 block_tables=block_tables,
                 kv_lengths=kv_lengths,
                 query_lengths=query_lengths,
-                options=AttentionOptions(**options),
+                options=self.options(**options),
             )
         )
-        result = query.new_zeros(batch.out_shape) if out is None else out.zero_()
+        result = batch.new_out() if out is None else out.zero_()
         for sequence in self.sequences(batch):
             if sequence.query_length and sequence.kv_length:
                 self.store(result, sequence, self.attend(self.rows(batch, sequence)))
@@ -79,6 +79,10 @@ class TorchAttention:
             source=self.title,
             version=f"torch {torch.__version__}",
         )
+
+    def options(self, **options: Any) -> AttentionOptions:
+        """The keywords."""
+        return AttentionOptions(**options)
 
     def taken(self, batch: PagedBatch) -> PagedBatch:
         """The arguments."""
@@ -134,7 +138,7 @@ class TorchAttention:
         """(num_kv_heads, group, queries, num_keys)."""
         return torch.einsum("hgqd,hkd->hgqk", rows.query, keys)
 
-    def scale(self, rows: Rows) -> float:
+    def scale(self, rows: Rows) -> Any:
         """By what a product is multiplied."""
         return rows.batch.options.scale * rows.batch.options.key_scale
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from poolproof.kernels.batch import AttentionOptions, PagedBatch
+from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.fault_family import FaultFamily, sized
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention
@@ -33,7 +33,7 @@ class TorchLse(TorchAttention):
         """The target's function: output and log-sum-exps."""
         output = super().__call__(*tensors, out=out, **options)
         named: dict[str, Any] = dict(zip(TENSORS, tensors, strict=True))
-        batch = self.taken(PagedBatch(**named, options=AttentionOptions(**options)))
+        batch = self.taken(PagedBatch(**named, options=self.options(**options)))
         lse = torch.full(output.shape[:2], self.without_keys())
         for sequence in self.sequences(batch):
             if sequence.query_length and sequence.kv_length:

@@ -112,7 +112,7 @@ class _Scale(TorchMla):
     def __init__(self, step: Callable[[int, int], float]) -> None:
         self.step = step
 
-    def scale(self, rows: Rows) -> float:
+    def scale(self, rows: Rows) -> Any:
         sizes = int(rows.query.shape[-1]), rows.batch.value_size
         return self.step(*sizes) * rows.batch.options.key_scale
 

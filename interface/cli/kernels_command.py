@@ -85,10 +85,10 @@ def kernels_command(
 
     It is paged attention, or what its declaration says: a cache write, copy, swap or merge.
 
-    Built in are paged and paged-mla (our Triton kernels), gather, gather-mla, torch-sdpa,
-    torch-flex, torch-flex-reused, vllm-cpu, openvino, flash-attn, flashinfer, vllm-triton,
-    transformers-eager and transformers-sdpa, and ours that fill a cache: paged-write, paged-copy
-    and paged-swap. Rows of the declaration may follow in brackets, as in
+    Built in are paged and paged-mla (our Triton kernels), gather, gather-mla, gather-quantised,
+    torch-sdpa, torch-flex, torch-flex-reused, vllm-cpu, openvino, flash-attn, flashinfer,
+    vllm-triton, transformers-eager and transformers-sdpa, and ours that fill a cache: paged-write,
+    paged-copy and paged-swap. Rows of the declaration may follow in brackets, as in
     vllm-cpu[tail=finite-values].
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.

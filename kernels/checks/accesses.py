@@ -11,6 +11,7 @@ from poolproof.kernels.declaration import PROMISES, Declaration
 from poolproof.kernels.interpreter import check_overflow
 from poolproof.kernels.large_cases import Draw, draw_wide_cache
 from poolproof.kernels.layouts import REACHES, little_memory_left
+from poolproof.kernels.quantised_cases import wide_features
 from poolproof.kernels.read_sets import named_tensors, recorded, unlawful_accesses
 from poolproof.kernels.relations import chosen
 from poolproof.kernels.target import KernelTarget
@@ -42,7 +43,7 @@ def _read_set(target: KernelTarget, case: Case) -> Outcome:
 def _unlawful(target: KernelTarget, batch: PagedBatch) -> str | None:
     out = None
     if target.declaration.out:
-        out = batch.query.new_full(batch.out_shape, float("nan"))
+        out = batch.new_out(float("nan"))
     # A load far outside of every tensor would end the process: its address is looked at first.
     with recorded(named_tensors(batch, out)) as accesses:
         target(batch, out)
@@ -85,7 +86,8 @@ def _wide_draws(declared: Declaration) -> tuple[Draw, ...]:
     """Plain batches of every reach that is promised, and one with each feature."""
     reaches = REACHES[1 : 4 - PROMISES["cache_size"].index(declared.cache_size)]
     plain = [draw_wide_cache(reach, None) for reach in reaches]
-    return (*plain, *(draw_wide_cache(reaches[-1], feature) for feature in declared.features))
+    of_features = [draw_wide_cache(reaches[-1], *feature) for feature in wide_features(declared)]
+    return (*plain, *of_features)
 
 
 def _last_line(error: Exception) -> str:

@@ -81,7 +81,7 @@ def _sliced_out(target: KernelTarget, case: Case, batch: PagedBatch) -> torch.Te
     """An output tensor with NaN between its rows, where the case has one."""
     if "out" not in case.views or not target.declaration.out:
         return None
-    out = batch.query.new_zeros(batch.out_shape)
+    out = batch.new_out()
     rows, heads, size = out.shape
     width = (heads + 2) * size
     return restrided(out, (width, size, 1), size, rows * width)
@@ -107,7 +107,7 @@ def _empty_rows(target: KernelTarget, case: Case) -> Outcome:
     batch = build(case, target.device)
     compared = 0
     for poison in (float("nan"), 7.0):
-        out = batch.query.new_full(batch.out_shape, poison)
+        out = batch.new_out(poison)
         output, lse = target.with_lse(batch, out)
         output = output.cpu()
         compared += 1
@@ -139,10 +139,7 @@ def _all_written(target: KernelTarget, case: Case) -> Outcome:
     rows = rows_with_keys(case)
     if not rows.any():
         return Outcome(0)
-    outputs = [
-        target(batch, batch.query.new_full(batch.out_shape, poison)).cpu()[rows]
-        for poison in (float("nan"), 7.0)
-    ]
+    outputs = [target(batch, batch.new_out(poison)).cpu()[rows] for poison in (float("nan"), 7.0)]
     if same_bits(*outputs):
         return Outcome(1)
     row = differing_rows(*outputs)[0]

@@ -35,7 +35,12 @@ OPERATIONS_PER_SEQUENCE = 10
 def _takes_the_model(target: KernelTarget) -> bool:
     """Whether the model of these checks can be served: values of the keys' size, mixed batches."""
     declared = target.declaration
-    return declared.mixed and "float32" in declared.dtypes and not declared.value_sizes
+    return (
+        declared.unquantised
+        and declared.mixed
+        and "float32" in declared.dtypes
+        and not declared.value_sizes
+    )
 
 
 def _serve(target: KernelTarget, case: Case) -> Outcome:

@@ -7,7 +7,7 @@ import torch
 
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.gather import gather_attention
-from poolproof.kernels.oracle import Expected, dense_attention
+from poolproof.kernels.oracle import Expected, Rounded, dense_attention
 
 
 def run(batch, **changes):
@@ -106,7 +106,8 @@ def test_rounded_scores_have_a_wider_bound_in_half_types_that_grows_with_the_sco
     def bounds(**rows):
         batch = build(Case(sequences=((1, 9),), dtype="bfloat16", **rows))
         return [
-            dense_attention(batch, rounded_scores=rounded).bound.max() for rounded in (True, False)
+            dense_attention(batch, rounded=Rounded(scores=rounded)).bound.max()
+            for rounded in (True, False)
         ]
 
     (rounded, kept), (rounded_of_large, _) = bounds(), bounds(distribution="sharp")
