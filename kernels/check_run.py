@@ -17,10 +17,10 @@ import torch
 
 from poolproof.contract.depth import Depth
 from poolproof.contract.violation import Severity
-from poolproof.kernels.case import Case
+from poolproof.kernels.case import Case, CaseError
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.declaration import FEATURES, SIGHTS, Declaration
 from poolproof.kernels.findings import (
     HOLDS,
     NOT_APPLICABLE,
@@ -34,8 +34,15 @@ from poolproof.kernels.findings import (
 )
 from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
 from poolproof.kernels.kind import Certifiable, Kind
-from poolproof.kernels.large_cases import KINDS, Draw, draw_at_kind, draw_long_context
+from poolproof.kernels.large_cases import (
+    KINDS,
+    SIGHT_KINDS,
+    Draw,
+    draw_at_kind,
+    draw_long_context,
+)
 from poolproof.kernels.layouts import LAYOUTS, REACHES
+from poolproof.kernels.sights import declared_sights, is_sight_supported, sights_of, smaller_sights
 from poolproof.kernels.target import KernelTarget
 
 __all__ = [
@@ -125,8 +132,15 @@ def certify_check(
 
 
 def check_case(target: Certifiable, name: str, case: Any, announce: Announce) -> CheckResult:
-    """Run one check on one case, as it is."""
+    """Run one check on one case, as it is. Raises CaseError if it needs a feature not declared."""
     kind = kind_of(target)
+    if kind is ATTENTION:
+        missing = sorted(sights_of(case) - set(target.declaration.features))
+        if missing:
+            raise CaseError(
+                f"the case needs {' and '.join(missing)}, which {target.name} does not declare "
+                "among its features"
+            )
     check = kind.checks[name]
     about: dict[str, Any] = {"name": name, "sentence": check.sentence}
     is_far = case.reach != REACHES[0]
@@ -189,10 +203,16 @@ def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -
     small, large = counts.others, counts.large_of_others
     if check.name == "dense":
         small, large = counts.dense, times * counts.large
+    # Half of the small cases are of these then: the others keep their number.
+    is_of_batches = check.name not in {"serving", "managers", "recorded runs"}
+    sights = declared_sights(target.declaration) if is_of_batches else ()
+    small += len(sights) * (counts.dense // 8 if check.name == "dense" else 1)
     if not check.takes_large_cases:
         return [draw_case] * small
     first = 0 if check.name == "dense" else choose(len(KINDS))
     drawn = [draw_at_kind(first + number) for number in range(large)]
+    kinds = [kind for sight in sights for kind in SIGHT_KINDS[sight]]
+    drawn += times * kinds if check.name == "dense" else kinds[first % max(1, len(kinds)) :][:1]
     if depth is Depth.DEEP and check.name == "dense":
         drawn += [draw_long_context] * LONG_CONTEXTS
     order: list[Draw] = []
@@ -338,6 +358,7 @@ def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
         "queries_per_kv_head": 1, "dtype": declared.dtypes[0], "seed": 0, "value_layout": None,
         "views": (), "scale": None,
     }  # fmt: skip
+    yield from smaller_sights(case)
     if declared.layouts[0] not in LAYOUTS[:1]:
         plain.pop("layout")
     for name, value in plain.items():
@@ -362,7 +383,8 @@ def _supported(case: Case, declared: Declaration) -> bool:
     kinds = {"decode" if queries == 1 else "prefill" for queries in asking}
     if not kinds or (case.sliding_window or 1 << 31) < declared.smallest_window:
         return False
-    return kinds <= set(declared.modes) and (declared.mixed or len(kinds) == 1)
+    fits = kinds <= set(declared.modes) and (declared.mixed or len(kinds) == 1)
+    return fits and is_sight_supported(case, declared)
 
 
 def _shorter(queries: int, keys: int) -> Iterator[tuple[int, int]]:
@@ -409,8 +431,7 @@ def _not_covered(target: KernelTarget) -> list[str]:
             "races between programs and the GPU's own rounding: the interpreter runs programs one "
             "after another"
         )
-    absent = [name for name in ("sliding_window", "softcap", "alibi", "sinks", "fp8", "non_causal")
-              if name not in target.declaration.features]  # fmt: skip
+    absent = [name for name in (*FEATURES, *SIGHTS) if name not in target.declaration.features]
     if absent:
         lines.append(f"not declared, so not driven: {', '.join(absent)}")
     return lines

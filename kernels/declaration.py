@@ -13,7 +13,7 @@ from typing import Any
 
 from poolproof.kernels.case import LAYOUTS, VIEWS
 
-__all__ = ["FEATURES", "LSE", "PROMISES", "Declaration", "DeclarationError"]
+__all__ = ["FEATURES", "LSE", "PROMISES", "SIGHTS", "Declaration", "DeclarationError"]
 
 PROMISES: dict[str, tuple[str, ...]] = {
     "tail": ("any", "finite-values", "finite"),
@@ -33,6 +33,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "scale": ("any", "head-size"),
     "cache_size": ("any", "fewer-slots", "fewer-elements"),
     "cache_reads": ("in-place", "copied"),
+    "masked": ("any", "finite-values", "finite"),
+    "chunks": ("any", "blocks"),
 }
 """`tail`: what may stand in the slots behind a sequence's last token, without any effect.
 `unowned`: the same for blocks of nobody, the null block included. `behind_window`: for blocks that
@@ -45,15 +47,22 @@ front of a window are read. `isolation`: what may stand in the memory of other l
 queries, keys and values, without any effect on a request. `scores`: the type in which scores are
 kept; `query` is the query's own. `scale`: which scales are taken; `head-size` is head_size ** -0.5
 alone. `cache_size`: whether a cache may have 2^31 slots and more, or 2^31 elements and more.
-`cache_reads`: whether the whole cache is copied at a call, which nobody can do with a large one."""
+`cache_reads`: whether the whole cache is copied at a call, which nobody can do with a large one.
+`masked`: what may stand in the keys and values that a mask hides from every query of a sequence.
+`chunks`: whether an attention chunk may have any length, or only whole blocks."""
 
 LSE = ("absent", "e", "2")
 """Whether a log-sum-exp is returned beside the output, and the base of its logarithm."""
 
 FEATURES = ("sliding_window", "softcap", "alibi", "sinks", "non_causal", "fp8")
+"""What a declaration without this row has: the function then needs no keyword beside today's."""
+
+SIGHTS = ("chunked", "window_ahead", "mask", "tree_mask", "cross")
+"""Who sees which key in other ways. They are driven only where they are declared by name, since
+most bring a keyword that other functions do not take; see `sights.py`."""
 
 _LISTS: dict[str, tuple[Any, ...]] = {
-    "features": FEATURES,
+    "features": (*FEATURES, *SIGHTS),
     "modes": ("decode", "prefill"),
     "dtypes": ("float32", "float16", "bfloat16"),
     "layouts": LAYOUTS,
@@ -106,6 +115,8 @@ class Declaration:
     scale: str = "any"
     cache_size: str = "any"
     cache_reads: str = "in-place"
+    masked: str = "any"
+    chunks: str = "any"
     features: tuple[str, ...] = FEATURES
     modes: tuple[str, ...] = ("decode", "prefill")
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")

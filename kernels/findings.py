@@ -33,6 +33,8 @@ _OPTIONAL = (
     "sinks",
     "shared_blocks",
     "latent",
+    "attention_chunk",
+    "mask",
 )
 
 
@@ -76,6 +78,8 @@ class KernelFinding:
         needs = [name for name in _OPTIONAL if self.case.get(name)]
         sequences = self.case.get("sequences", [])
         needs += [] if self.case.get("causal", True) else ["non_causal"]
+        needs += [] if self.case.get("window_ahead") is None else ["window_ahead"]
+        needs += ["cross"] * any(queries > keys > 0 for queries, keys in sequences)
         needs += ["several sequences"] * (len(sequences) > 1)
         needs += ["prefill"] * any(queries > 1 for queries, _ in sequences)
         sentence = _NUMBER.sub("#", self.sentence)

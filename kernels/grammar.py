@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from poolproof.kernels.case import DISTRIBUTIONS, Case
 from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.sights import declared_sights, with_sight
 
 __all__ = ["Choose", "draw_case", "draw_values", "with_declared_values"]
 
@@ -74,6 +75,9 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
         **values,
         **_strides(choose, allowed),
     )
+    sights = declared_sights(allowed)
+    if sights and choose(2):
+        case = with_sight(choose, allowed, case, pick(sights))
     return with_declared_values(case, allowed)
 
 
@@ -108,7 +112,8 @@ def _strides(choose: Choose, allowed: Declaration) -> dict[str, Any]:
     layout = allowed.layouts[choose(len(allowed.layouts))]
     apart = allowed.layouts_apart and len(allowed.layouts) > 1 and choose(4) == 3
     other = allowed.layouts[choose(len(allowed.layouts))] if apart else layout
-    views = tuple(view for view in allowed.views if choose(6) == 5)
+    # Whether a mask is a slice is drawn where there is one.
+    views = tuple(view for view in allowed.views if view != "mask" and choose(6) == 5)
     return {
         "layout": layout,
         "value_layout": None if other == layout else other,

@@ -127,6 +127,8 @@ def _attend(
         scores = scores + bias
         score_error = score_error + (4 * FLOAT32 + rounding) * bias.abs()
     masked = scores.masked_fill(~seen, float("-inf"))
+    # What no query sees may be no number.
+    values = values.masked_fill(~seen.any(0)[:, None, None], 0.0)
     weights, lse = _softmax(masked, options.sinks, group)
     exact = torch.einsum("hgqk,khd->qhgd", weights, values)
     absolute = torch.einsum("hgqk,khd->qhgd", weights, values.abs())

@@ -6,8 +6,9 @@ An unmasked load outside every tensor returns whatever memory holds there, silen
 with luck on a GPU: here it is kept as a stray address.
 
 Keys and values: every visible slot must be read completely, and nothing else, except with
-`window_reads: tile` what the sequence has before its window. Tables: the needed entries of each
-row. All of the output must be written, and nothing else that was passed.
+`window_reads: tile` what the sequence has before its window, and with a mask all that it has.
+Tables: the needed entries of each row. All of the output must be written, and nothing else that was
+passed.
 """
 
 from __future__ import annotations
@@ -166,7 +167,8 @@ def named_tensors(batch: PagedBatch, out: Tensor | None) -> dict[str, Tensor]:
     """The tensors of a call by name."""
     options = batch.options
     tensors = {name: getattr(batch, name) for name in batch.__slots__[:6]}
-    tensors |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, "out": out}
+    tensors |= {name: getattr(options, name) for name in ("alibi_slopes", "sinks", "mask")}
+    tensors["out"] = out
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
@@ -204,7 +206,8 @@ def element_numbers(tensor: Tensor) -> Array:
 
 def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -> Iterator[str]:
     owned = ownership(batch)
-    exact = declared.window_reads == "exact"
+    # A mask is looked at where its keys are loaded: those that it hides may be read.
+    exact = declared.window_reads == "exact" and batch.options.mask is None
     allowed_slots = owned.visible if exact else _read_by_anybody(batch)
     # Latent values stand in the keys: who has read these has read those.
     for name in ("key_cache",) if batch.is_latent else ("key_cache", "value_cache"):

@@ -1,7 +1,8 @@
 """A paged-attention target: a function, what it declares, how it is called; and our own two.
 
 The function takes the tensors of `PagedBatch` in their order and the fields of `AttentionOptions`
-as keywords, also `out` if it declares that; it returns the output. Its attribute `declaration`, a
+as keywords, those of `SIGHT_KEYWORDS` only with their feature, also `out` if it declares that; it
+returns the output. Its attribute `declaration`, a
 mapping, holds its declaration; see `declaration.py`.
 """
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch
-from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.declaration import FEATURES, SIGHTS, Declaration
 from poolproof.kernels.oracle import Expected, dense_attention
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class KernelTarget:
 
         Raises BadOutputError, and whatever the target raises.
         """
-        keywords: dict[str, Any] = batch.options.keywords()
+        keywords: dict[str, Any] = batch.options.keywords(self.declaration.features)
         if self.declaration.out:
             keywords["out"] = batch.query.new_empty(batch.out_shape) if out is None else out
         with warnings.catch_warnings():
@@ -163,7 +164,7 @@ def gather_target(device: str) -> KernelTarget:
     return KernelTarget(
         name="gather",
         attend=gather_attention,
-        declaration=Declaration(out=True),
+        declaration=Declaration(out=True, features=(*FEATURES, *SIGHTS)),
         version=f"torch {torch.__version__}",
         source="poolproof.kernels.gather",
         device=device,
