@@ -11,6 +11,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +33,12 @@ from poolproof.kernels.findings import (
     KernelFinding,
     KernelRun,
 )
-from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
+from poolproof.kernels.grammar import (
+    Choose,
+    draw_case,
+    draw_sighted_case,
+    with_declared_values,
+)
 from poolproof.kernels.kind import Certifiable, Kind
 from poolproof.kernels.large_cases import (
     KINDS,
@@ -203,23 +209,36 @@ def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -
     small, large = counts.others, counts.large_of_others
     if check.name == "dense":
         small, large = counts.dense, times * counts.large
-    # Half of the small cases are of these then: the others keep their number.
-    is_of_batches = check.name not in {"serving", "managers", "recorded runs"}
-    sights = declared_sights(target.declaration) if is_of_batches else ()
-    small += len(sights) * (counts.dense // 8 if check.name == "dense" else 1)
+    sights = _sights_for(check, target)
+    sighted: list[Draw] = [partial(draw_sighted_case, sight) for sight in sights]
+    if check.name == "dense":
+        # Half of the small cases are of these then: the others keep their number.
+        small, sighted = small + len(sights) * (counts.dense // 8), []
+    plain = sighted[0] if check.name == "masked keys" else draw_case
     if not check.takes_large_cases:
-        return [draw_case] * small
+        return [*sighted, *[plain] * small]
     first = 0 if check.name == "dense" else choose(len(KINDS))
     drawn = [draw_at_kind(first + number) for number in range(large)]
     kinds = [kind for sight in sights for kind in SIGHT_KINDS[sight]]
-    drawn += times * kinds if check.name == "dense" else kinds[first % max(1, len(kinds)) :][:1]
+    more = times * kinds if check.name == "dense" else kinds[first % max(1, len(kinds)) :][:1]
+    drawn = [*more, *drawn]
     if depth is Depth.DEEP and check.name == "dense":
         drawn += [draw_long_context] * LONG_CONTEXTS
-    order: list[Draw] = []
+    order = sighted
     for number, draw in enumerate(drawn, 1):
-        order += [draw_case] * (small * number // len(drawn) - small * (number - 1) // len(drawn))
+        order += [plain] * (small * number // len(drawn) - small * (number - 1) // len(drawn))
         order.append(draw)
     return order
+
+
+def _sights_for(check: Check, target: KernelTarget) -> tuple[str, ...]:
+    """What a target declares of who sees which key, as far as it means something to a check."""
+    about = {
+        **dict.fromkeys(("serving", "managers", "recorded runs"), ()),
+        **dict.fromkeys(("empty rows", "masked keys"), ("mask",)),
+        "behind the window": ("chunked", "window_ahead"),
+    }.get(check.name, SIGHTS)
+    return tuple(sight for sight in declared_sights(target.declaration) if sight in about)
 
 
 class _Run:

@@ -34,6 +34,7 @@ from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.target import KernelTarget, Storage
 from poolproof.kernels.torch_lse import LSE_FAMILIES
 from poolproof.kernels.torch_mla import MLA_FAMILIES
+from poolproof.kernels.torch_sights import SIGHT_FAMILIES
 
 __all__ = [
     "CANARIES",
@@ -600,7 +601,7 @@ STORAGE_FAULTS = (
 
 
 _OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
-_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES)
+_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES, *SIGHT_FAMILIES)
 
 FAULTY_KERNELS: dict[str, FaultyKernel | FaultOfFamily] = {
     **{faulty.id: faulty for faulty in _OURS},

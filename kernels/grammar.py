@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from poolproof.kernels.case import DISTRIBUTIONS, Case
-from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.declaration import SIGHTS, Declaration
 from poolproof.kernels.sights import declared_sights, with_sight
 
-__all__ = ["Choose", "draw_case", "draw_values", "with_declared_values"]
+__all__ = ["Choose", "draw_case", "draw_sighted_case", "draw_values", "with_declared_values"]
 
 Choose = Callable[[int], int]
 Item = TypeVar("Item")
@@ -79,6 +79,13 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
     if sights and choose(2):
         case = with_sight(choose, allowed, case, pick(sights))
     return with_declared_values(case, allowed)
+
+
+def draw_sighted_case(sight: str, choose: Choose, allowed: Declaration) -> Case:
+    """A case of one of the `SIGHTS`, which the target declares."""
+    features = tuple(feature for feature in allowed.features if feature not in SIGHTS)
+    case = draw_case(choose, replace(allowed, features=features))
+    return with_declared_values(with_sight(choose, allowed, case, sight), allowed)
 
 
 def with_declared_values(case: Case, allowed: Declaration) -> Case:

@@ -311,7 +311,7 @@ def _long_cross(choose: Choose, allowed: Declaration) -> Case:
     if not _has(allowed, "prefill"):
         return _long_decode(choose, replace(allowed, features=()))
     many = MOST_QUERIES - choose(20)
-    sequences = ((many, _edge(choose, allowed, 17, 130)), (70 + choose(9), MOST_KEYS - choose(52)))
+    sequences = ((many, _edge(choose, allowed, 70, 200)), (70 + choose(9), MOST_KEYS - choose(52)))
     return _sighted(choose, allowed, "cross", sequences=sequences)
 
 

@@ -22,6 +22,9 @@ __all__ = ["MASKS", "ancestors", "mask_of", "parents", "seen_rows"]
 MASKS = ("tree", "seen", "any")
 """`seen` is as `any`, but each query of a sequence with keys sees one at least."""
 
+WIDE_TREE = 32
+"""Drafts of the largest tree that is all of one kind."""
+
 SPARE_COLUMNS = 4
 """A mask has fewer columns than this behind its longest row."""
 
@@ -60,8 +63,10 @@ def parents(count: int, draw: torch.Generator) -> list[int]:
     share = 2.0 ** -int(torch.randint(1, 4, (1,), generator=draw))
     leaves = (torch.rand(count, generator=draw) < share).tolist()
     anywhere = torch.rand(count, generator=draw).tolist()
+    # A large tree begins with a chain, so that it is deep as well.
+    first = 1 if count <= WIDE_TREE else count // 3
     return [
-        int(anywhere[number] * number) if leaves[number] and number else number - 1
+        int(anywhere[number] * number) if leaves[number] and number >= first else number - 1
         for number in range(count)
     ]
 

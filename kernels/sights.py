@@ -45,7 +45,8 @@ def with_sight(choose: Choose, allowed: Declaration, case: Case, sight: str) -> 
         )  # fmt: skip
     if sight == "window_ahead":
         # As far ahead as anything is every third time, and back as well.
-        ahead = choose(24) if choose(3) < 2 else max(keys for _, keys in case.sequences)
+        near = choose((6, 24)[choose(2)])
+        ahead = near if choose(3) < 2 else max(keys for _, keys in case.sequences)
         back = allowed.smallest_window + choose(24) if choose(3) < 2 else None
         return replace(case, **{**plain, "window_ahead": ahead, "sliding_window": back})
     if sight == "cross":
