@@ -28,6 +28,9 @@ Choose = Callable[[int], int]
 MOST_DRAFTS = 16
 MOST_CROSSING_QUERIES = 40
 
+LARGE = 100
+"""Keys from which on a case is first made smaller as a whole."""
+
 
 def declared_sights(declared: Declaration) -> tuple[str, ...]:
     """Those that a target has."""
@@ -101,6 +104,13 @@ def smaller_sights(case: Case) -> Iterator[Case]:
         (min(queries, keys) if keys else queries, keys) for queries, keys in case.sequences
     )
     plain: dict[str, Any] = {"attention_chunk": None, "window_ahead": None, "mask": None}
+    if sum(keys for _, keys in case.sequences) > LARGE:
+        # A mask changes as a whole with its sizes, so all of them at once are halved first.
+        halves = tuple((-(-queries // 2), -(-keys // 2)) for queries, keys in case.sequences)
+        yield replace(case, sequences=halves)
+        yield replace(
+            case, sequences=tuple((queries, min(queries, keys)) for queries, keys in pairs)
+        )
     if sights_of(case):
         yield replace(case, **plain, sequences=pairs, causal=True, sliding_window=None)
         yield replace(case, **plain, sliding_window=None)
