@@ -214,7 +214,7 @@ def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -
     if check.name == "dense":
         # Half of the small cases are of these then: the others keep their number.
         small, sighted = small + len(sights) * (counts.dense // 8), []
-    plain = sighted[0] if check.name == "masked keys" else draw_case
+    plain = sighted[0] if check.name == "masked keys" and sighted else draw_case
     if not check.takes_large_cases:
         return [*sighted, *[plain] * small]
     first = 0 if check.name == "dense" else choose(len(KINDS))

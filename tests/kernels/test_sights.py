@@ -341,6 +341,13 @@ def test_the_reference_holds(name):
     assert result.line.compared > 0
 
 
+def test_masked_keys_are_not_asked_of_who_has_no_mask():
+    target = TorchAttention().target("t", features=(*FEATURES, "tree_mask"))
+    for one in (target, TorchAttention().target("plain")):
+        line = certify_check(one, "masked keys", Depth.QUICK, 0, lambda case: None).line
+        assert line.result == "not applicable"
+
+
 def test_a_fault_is_made_small_again():
     late = next(f for family in SIGHT_FAMILIES for f in family.faults() if f.id == "TU2")
     found = certify_check(late.make(), "dense", Depth.QUICK, 0, lambda case: None).finding
