@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from poolproof.kernels.batch import FP8_DTYPES, PagedBatch
+from poolproof.kernels.batch import FP8_DTYPES, SIGHT_KEYWORDS, PagedBatch
 
 __all__ = [
     "HEAD_SIZES",
@@ -21,6 +21,7 @@ __all__ = [
     "check_latent_shapes",
     "check_shapes",
     "check_values",
+    "refuse_new_sights",
     "require",
     "require_strides",
     "require_tensor",
@@ -213,9 +214,11 @@ def _check_options(batch: PagedBatch) -> None:
     )
     cap = options.softcap
     require(cap is None or (_is_number(cap) and cap > 0), "softcap", cap, "None or above 0")
+    _check_sight(batch)
     for name in ("sliding_window", "alibi_slopes"):
+        looks_back = name == "sliding_window" and options.window_ahead is not None
         require(
-            options.causal or getattr(options, name) is None,
+            options.causal or looks_back or getattr(options, name) is None,
             "causal",
             "False",
             f"True with {name}, which looks back from the query's position",
@@ -242,11 +245,53 @@ def _check_options(batch: PagedBatch) -> None:
         )
 
 
+def _check_sight(batch: PagedBatch) -> None:
+    """Chunk, window ahead and mask: what each may be, and beside what it has no meaning."""
+    options = batch.options
+    for name, least in (("attention_chunk", 1), ("window_ahead", 0)):
+        value = getattr(options, name)
+        require(
+            value is None or (type(value) is int and value >= least),
+            name,
+            value,
+            f"None or a number of tokens of at least {least}",
+        )
+    if options.mask is not None:
+        require_tensor("mask", options.mask, ("num_tokens", "at least the longest kv_length"),
+                       [torch.bool])  # fmt: skip
+        require(
+            options.mask.shape[0] == batch.query.shape[0],
+            "mask",
+            f"of {options.mask.shape[0]} rows",
+            f"of {batch.query.shape[0]} rows, one for each of the query",
+        )
+    for name, causal, others in (
+        ("attention_chunk", True, ("sliding_window",)),
+        ("window_ahead", False, ()),
+        ("mask", False, ("sliding_window", "window_ahead")),
+    ):
+        if getattr(options, name) is None:
+            continue
+        require(options.causal is causal, "causal", options.causal, f"{causal} with {name}")
+        for other in others:
+            value = getattr(options, other)
+            require(value is None, other, value, f"None with {name}, which alone decides")
+
+
+def refuse_new_sights(batch: PagedBatch) -> None:
+    """For kernels that know none of them. Raises KernelArgumentError for chunk, window and mask."""
+    for name in sorted(set(SIGHT_KEYWORDS.values())):
+        value = getattr(batch.options, name)
+        was = "a tensor" if isinstance(value, Tensor) else value
+        require(value is None, name, was, "None: this kernel does not know it")
+
+
 def _check_devices(batch: PagedBatch, results: dict[str, Tensor | None]) -> None:
     device = batch.query.device
     options = batch.options
     others = {name: getattr(batch, name) for name in batch.__slots__[1:6]}
-    others |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, **results}
+    others |= {name: getattr(options, name) for name in ("alibi_slopes", "sinks", "mask")}
+    others |= results
     for name, tensor in others.items():
         require(
             tensor is None or tensor.device == device,
@@ -256,8 +301,13 @@ def _check_devices(batch: PagedBatch, results: dict[str, Tensor | None]) -> None
         )
 
 
-def check_values(batch: PagedBatch) -> None:
-    """Check lengths and block ids, read back from the device. Raises KernelArgumentError."""
+def check_values(batch: PagedBatch, *, may_cross: bool = False) -> None:
+    """Check lengths and block ids, read back from the device. Raises KernelArgumentError.
+
+    `may_cross`: without a causal mask or a window a sequence may have more queries than keys.
+    """
+    options = batch.options
+    may_cross = may_cross and not options.causal and options.window_ahead is None
     kv_lengths, query_lengths = batch.kv_lengths.tolist(), batch.query_lengths.tolist()
     table = batch.block_tables.tolist()
     room = batch.block_tables.shape[1] * batch.block_size
@@ -272,7 +322,7 @@ def check_values(batch: PagedBatch) -> None:
             "slots",
         )
         require(
-            query_length <= kv_length or kv_length == 0,
+            query_length <= kv_length or kv_length == 0 or may_cross,
             f"query_lengths[{index}]",
             query_length,
             f"at most kv_lengths[{index}] = {kv_length}, which counts the new tokens as well",
@@ -284,6 +334,10 @@ def check_values(batch: PagedBatch) -> None:
                 block,
                 f"a block from 0 to {num_blocks - 1}",
             )
+    if options.mask is not None:
+        longest, width = max(kv_lengths, default=0), options.mask.shape[1]
+        require(width >= longest, "mask", f"of {width} columns", f"of {longest} at least, the "
+                "longest kv_length")  # fmt: skip
     num_tokens = batch.query.shape[0]
     require(
         sum(query_lengths) == num_tokens,

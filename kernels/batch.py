@@ -4,12 +4,12 @@ Sequence s has `kv_lengths[s]` tokens in the cache, the last `query_lengths[s]` 
 queries. Query i has position `kv_length - query_length + i`; key j is in slot
 `j % block_size` of block `block_tables[s, j // block_size]`. Nothing is checked here.
 
-`ownership` classifies the slots of the cache: visible, behind a window, tail, unowned.
+`ownership` classifies the slots of the cache: visible, out of sight, tail, unowned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,14 @@ __all__ = ["AttentionOptions", "Ownership", "PagedBatch", "SequenceRows", "owner
 
 FP8_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 
+SIGHT_KEYWORDS = {
+    "chunked": "attention_chunk",
+    "window_ahead": "window_ahead",
+    "mask": "mask",
+    "tree_mask": "mask",
+}
+"""Features that have a keyword of their own, which only targets that declare them get."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionOptions:
@@ -33,6 +41,12 @@ class AttentionOptions:
     those, including its own. `sinks[head]` is a score that counts in the sum of the softmax and has
     no value. Slopes and sinks are float32 and have a row for each query head. Scales may be
     tensors, see `quantised_cache.py`.
+
+    With an `attention_chunk` a causal query at position p sees the keys from the last multiple of
+    the chunk on, `p // attention_chunk * attention_chunk` (Llama 4's local layers). `window_ahead`
+    is for queries that are not causal: they see so many keys behind their own position and, with a
+    window too, the last `sliding_window` up to it. A `mask`, (num_tokens, at least the longest kv
+    length) of bool, is the whole truth where it is given: True where a query sees a key.
     """
 
     scale: float
@@ -44,10 +58,24 @@ class AttentionOptions:
     key_scale: Factor = 1.0
     value_scale: Factor = 1.0
     quantisation: Quantisation = PLAIN
+    attention_chunk: int | None = None
+    window_ahead: int | None = None
+    mask: Tensor | None = None
 
-    def keywords(self) -> dict[str, Any]:
-        """The options as keyword arguments of every target."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "quantisation"}
+    def keywords(self, features: Collection[str] = ()) -> dict[str, Any]:
+        """The options as keyword arguments of a target that declares these features.
+
+        What only some targets know is left out for the others, unless it has a value; what
+        quantisation brings is told apart.
+        """
+        known = {keyword for name, keyword in SIGHT_KEYWORDS.items() if name in features}
+        left_out = set(SIGHT_KEYWORDS.values()) - known
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "quantisation"}
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or name not in left_out
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +94,27 @@ class SequenceRows:
 
     @property
     def first_position(self) -> int:
-        """The position of its first query; -1 for a query without any key."""
+        """The position of its first query; below 0 if it has more queries than keys."""
         return self.kv_length - self.query_length
 
     def first_visible(self, options: AttentionOptions) -> int:
-        """The first key position that any of its queries sees."""
-        if options.sliding_window is None:
+        """The first key position that any of its queries may see by window or chunk."""
+        first = self.first_position
+        if options.attention_chunk is not None:
+            first -= first % options.attention_chunk
+        elif options.sliding_window is not None:
+            first -= options.sliding_window - 1
+        else:
             return 0
-        return min(self.kv_length, max(0, self.first_position - options.sliding_window + 1))
+        return min(self.kv_length, max(0, first))
+
+    def visible(self, options: AttentionOptions) -> Tensor:
+        """Which of its keys some query of it sees: (kv_length,), of bool, on the CPU."""
+        if not self.query_length:
+            return torch.zeros(self.kv_length, dtype=torch.bool)
+        if options.mask is not None:
+            return options.mask[self.rows, : self.kv_length].any(0).cpu()
+        return torch.arange(self.kv_length) >= self.first_visible(options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +244,6 @@ def ownership(batch: PagedBatch) -> Ownership:
         positions = torch.arange(sequence.kv_length)
         where = blocks[positions // batch.block_size], positions % batch.block_size
         written[where] = True
-        if sequence.query_length:
-            seen = positions >= sequence.first_visible(batch.options)
-            visible[where[0][seen], where[1][seen]] = True
+        seen = sequence.visible(batch.options)
+        visible[where[0][seen], where[1][seen]] = True
     return Ownership(visible, written, owned)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
 from poolproof.kernels.layouts import LAYOUTS, REACHES, restrided
+from poolproof.kernels.masks import MASKS, mask_of
 from poolproof.kernels.quantised_cache import (
     CACHE_TYPES,
     NIBBLES,
@@ -24,15 +25,24 @@ from poolproof.kernels.quantised_cache import (
 )
 from poolproof.kernels.stored_cache import store
 
-__all__ = ["DISTRIBUTIONS", "LAYOUTS", "VIEWS", "Case", "CaseError", "build", "check_rows"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "LAYOUTS",
+    "VIEWS",
+    "Case",
+    "CaseError",
+    "build",
+    "check_rows",
+    "contradiction",
+]
 
 DISTRIBUTIONS = ("plain", "sharp", "flat", "even", "high", "far")
 """Scores of size 1; of size 4, so that few keys count; near 0; near 0 with values around 1, so that
 a sum that loses small numbers shows; all near 300; all below -50,000."""
 
-VIEWS = ("query", "out", "table")
+VIEWS = ("query", "out", "table", "mask")
 """What may be a slice of a larger tensor: a query of a projection that holds keys and values too,
-an output between other columns, a table of a wider one."""
+an output between other columns, a table or a mask of a wider one."""
 
 NULL_BLOCK = 0
 
@@ -67,7 +77,7 @@ class Case:
     longest row of the table in each row. `scale` None is head_size ** -0.5, and `value_layout`
     None is the layout of the keys. `views` are the tensors that are slices of larger ones. `reach`
     says how large the cache is of which these blocks are a part. `value_size` None is that of the
-    keys; `latent` values are the first elements of the keys.
+    keys; `latent` values are the first elements of the keys. `mask` is one of `masks.MASKS`.
     """
 
     sequences: tuple[tuple[int, int], ...]
@@ -98,6 +108,9 @@ class Case:
     softcap: float | None = None
     alibi: bool = False
     sinks: bool = False
+    attention_chunk: int | None = None
+    window_ahead: int | None = None
+    mask: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -114,7 +127,9 @@ class Case:
             raise CaseError(
                 "a case needs sequences: a list of pairs of query length and kv length"
             ) from error
-        if any(not (0 <= q <= kv or kv == 0 <= q) for q, kv in sequences):
+        may_cross = not value.get("causal", True)
+        if any(not (0 <= q <= kv or kv == 0 <= q or 0 <= kv <= q * may_cross)
+               for q, kv in sequences):  # fmt: skip
             raise CaseError("in a case a query length is at most its kv length, or that is 0")
         views = tuple(value.get("views", ()))
         case = cls(**{**value, "sequences": sequences, "views": views})
@@ -132,6 +147,8 @@ class Case:
             raise CaseError("latent values of a case need a value_size of at most its head_size")
         if case.latent and case.num_kv_heads != 1:
             raise CaseError("a case with latent values has one head in the cache")
+        if wrong := contradiction(case):
+            raise CaseError(wrong)
         return case
 
     def wrong_quantisation(self) -> str | None:
@@ -179,17 +196,58 @@ class Case:
         text += ", queries in fp8" if self.fp8_query else ""
         if self.shared_blocks:
             text += f", {self.shared_blocks} blocks shared"
-        for name in ("scale", "sliding_window", "softcap"):
+        for name in ("scale", "sliding_window", "window_ahead", "attention_chunk", "softcap"):
             if getattr(self, name) is not None:
                 text += f", {name.replace('_', ' ')} {getattr(self, name)}"
         for name in ("alibi", "sinks"):
             text += f", {name}" if getattr(self, name) else ""
-        text += "" if self.causal else ", not causal"
+        text += f", {MASK_WORDS[self.mask]}" if self.mask else ""
+        text += "" if self.causal or self.mask else ", not causal"
         text += "" if self.layout == LAYOUTS[0] else f", layout {self.layout}"
         text += "" if self.value_layout is None else f", values {self.value_layout}"
         text += f", sliced {' and '.join(self.views)}" if self.views else ""
         text += "" if self.reach == REACHES[0] else f", a cache of more than {self.reach}"
         return text + ("" if self.distribution == "plain" else f", {self.distribution} scores")
+
+
+MASK_WORDS = {
+    "tree": "a mask of drafts in a tree",
+    "seen": "any mask in which each query sees a key",
+    "any": "any mask",
+}
+
+
+def contradiction(case: Case) -> str | None:
+    """What in a case cannot stand together in who sees which key, as a sentence; None if nothing.
+
+    A causal mask, a window and a chunk count from a query's position. A window looks ahead where
+    the mask is not causal; a mask is the whole truth.
+    """
+    if case.mask is not None and case.mask not in MASKS:
+        return f"mask of a case must be one of {', '.join(MASKS)}, not {case.mask!r}"
+    for name, least in (("attention_chunk", 1), ("window_ahead", 0)):
+        value = getattr(case, name)
+        if value is not None and (type(value) is not int or value < least):
+            return f"{name} of a case must be a number of tokens of at least {least}, not {value!r}"
+    for name, causal, others in (
+        ("attention_chunk", True, ("sliding_window",)),
+        ("window_ahead", False, ("alibi",)),
+        ("mask", False, ("sliding_window", "window_ahead", "alibi")),
+    ):
+        if getattr(case, name) is None:
+            continue
+        if case.causal is not causal:
+            return f"a case with {name} has causal {str(causal).lower()}"
+        for other in others:
+            value = getattr(case, other)
+            if value is not None and value is not False:
+                return f"a case with {name} has no {other}"
+    if not case.causal and case.sliding_window is not None and case.window_ahead is None:
+        return "a case with sliding_window that is not causal has window_ahead"
+    crosses = any(queries > keys > 0 for queries, keys in case.sequences)
+    if crosses and (case.causal or case.window_ahead is not None or case.mask == "tree"):
+        return "a case with more queries than keys has no causal mask, window or tree"
+    return None
 
 
 def build(case: Case, device: str = "cpu") -> PagedBatch:
@@ -224,6 +282,9 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
         key_scale=stored.scales[0],
         value_scale=stored.scales[1],
         quantisation=quantisation,
+        attention_chunk=case.attention_chunk,
+        window_ahead=case.window_ahead,
+        mask=None if case.mask is None else _sliced_mask(case, mask_of(case).to(device)),
     )
     return PagedBatch(
         query=_sliced_query(case, query.to(device)),
@@ -253,6 +314,15 @@ def _sliced_table(case: Case, table: Tensor) -> Tensor:
     wide = torch.full((len(table), table.shape[1] + 3), NULL_BLOCK).to(table)
     wide[:, 1:-2] = table
     return wide[:, 1:-2]
+
+
+def _sliced_mask(case: Case, mask: Tensor) -> Tensor:
+    """The mask, within a wider one whose other columns are True where the case says so."""
+    if "mask" not in case.views:
+        return mask
+    wide = torch.ones(len(mask), mask.shape[1] + 5, dtype=mask.dtype, device=mask.device)
+    view = wide[:, 2:-3]
+    return view.copy_(mask)
 
 
 def _lengths(case: Case, which: int, device: str) -> Tensor:

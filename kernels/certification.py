@@ -223,9 +223,9 @@ def _run_check(bench: _Bench, task: _Task, beacon: Beacon) -> CheckResult | _Can
         return certify_check(target, task.check, job.depth, job.seed, announce)
     try:
         case = kind_of(target).read_case(job.case)
+        return check_case(target, task.check, case, announce)
     except CaseError as error:
         raise TargetError(str(error)) from error
-    return check_case(target, task.check, case, announce)
 
 
 def _try_smaller_cases(bench: _Bench, task: _Task, beacon: Beacon) -> None:

@@ -11,16 +11,17 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from poolproof.contract.depth import Depth
 from poolproof.contract.violation import Severity
-from poolproof.kernels.case import Case
+from poolproof.kernels.case import Case, CaseError
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.declaration import QUANTISED_FEATURES, Declaration
+from poolproof.kernels.declaration import FEATURES, QUANTISED_FEATURES, SIGHTS, Declaration
 from poolproof.kernels.findings import (
     HOLDS,
     NOT_APPLICABLE,
@@ -32,10 +33,16 @@ from poolproof.kernels.findings import (
     KernelFinding,
     KernelRun,
 )
-from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
+from poolproof.kernels.grammar import (
+    Choose,
+    draw_case,
+    draw_sighted_case,
+    with_declared_values,
+)
 from poolproof.kernels.kind import Certifiable, Kind
 from poolproof.kernels.large_cases import (
     KINDS,
+    SIGHT_KINDS,
     Draw,
     draw_at_kind,
     draw_long_context,
@@ -43,6 +50,7 @@ from poolproof.kernels.large_cases import (
     quantised_small_draws,
 )
 from poolproof.kernels.layouts import LAYOUTS, REACHES
+from poolproof.kernels.sights import declared_sights, is_sight_supported, sights_of, smaller_sights
 from poolproof.kernels.target import KernelTarget
 
 __all__ = [
@@ -132,8 +140,15 @@ def certify_check(
 
 
 def check_case(target: Certifiable, name: str, case: Any, announce: Announce) -> CheckResult:
-    """Run one check on one case, as it is."""
+    """Run one check on one case, as it is. Raises CaseError if it needs a feature not declared."""
     kind = kind_of(target)
+    if kind is ATTENTION:
+        missing = sorted(sights_of(case) - set(target.declaration.features))
+        if missing:
+            raise CaseError(
+                f"the case needs {' and '.join(missing)}, which {target.name} does not declare "
+                "among its features"
+            )
     check = kind.checks[name]
     about: dict[str, Any] = {"name": name, "sentence": check.sentence}
     is_far = case.reach != REACHES[0]
@@ -196,21 +211,40 @@ def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -
     small, large = counts.others, counts.large_of_others
     if check.name == "dense":
         small, large = counts.dense, times * counts.large
+    sights = _sights_for(check, target)
+    sighted: list[Draw] = [partial(draw_sighted_case, sight) for sight in sights]
+    if check.name == "dense":
+        # Half of the small cases are of these then: the others keep their number.
+        small, sighted = small + len(sights) * (counts.dense // 8), []
+    plain = sighted[0] if check.name == "masked keys" and sighted else draw_case
     if not check.takes_large_cases:
-        return [draw_case] * small
+        return [*sighted, *[plain] * small]
     first = 0 if check.name == "dense" else choose(len(KINDS))
     drawn = [draw_at_kind(first + number) for number in range(large)]
+    kinds = [kind for sight in sights for kind in SIGHT_KINDS[sight]]
+    more = times * kinds if check.name == "dense" else kinds[first % max(1, len(kinds)) :][:1]
+    drawn = [*more, *drawn]
     if check.name == "dense":
         drawn += quantised_draws(target.declaration)
     if depth is Depth.DEEP and check.name == "dense":
         drawn += [draw_long_context] * LONG_CONTEXTS
-    order: list[Draw] = []
+    order = sighted
     if check.name != "dense":
-        order += quantised_small_draws(target.declaration)
+        order = [*order, *quantised_small_draws(target.declaration)]
     for number, draw in enumerate(drawn, 1):
-        order += [draw_case] * (small * number // len(drawn) - small * (number - 1) // len(drawn))
+        order += [plain] * (small * number // len(drawn) - small * (number - 1) // len(drawn))
         order.append(draw)
     return order
+
+
+def _sights_for(check: Check, target: KernelTarget) -> tuple[str, ...]:
+    """What a target declares of who sees which key, as far as it means something to a check."""
+    about = {
+        **dict.fromkeys(("serving", "managers", "recorded runs"), ()),
+        **dict.fromkeys(("empty rows", "masked keys"), ("mask",)),
+        "behind the window": ("chunked", "window_ahead"),
+    }.get(check.name, SIGHTS)
+    return tuple(sight for sight in declared_sights(target.declaration) if sight in about)
 
 
 class _Run:
@@ -349,6 +383,7 @@ def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
         "queries_per_kv_head": 1, "dtype": declared.dtypes[0], "seed": 0, "value_layout": None,
         "views": (), "scale": None, "fp8_query": False, "scales": declared.scales[0],
     }  # fmt: skip
+    yield from smaller_sights(case)
     if declared.layouts[0] not in LAYOUTS[:1]:
         plain.pop("layout")
     for name, value in plain.items():
@@ -373,7 +408,8 @@ def _supported(case: Case, declared: Declaration) -> bool:
     kinds = {"decode" if queries == 1 else "prefill" for queries in asking}
     if not kinds or (case.sliding_window or 1 << 31) < declared.smallest_window:
         return False
-    return kinds <= set(declared.modes) and (declared.mixed or len(kinds) == 1)
+    fits = kinds <= set(declared.modes) and (declared.mixed or len(kinds) == 1)
+    return fits and is_sight_supported(case, declared)
 
 
 def _shorter(queries: int, keys: int) -> Iterator[tuple[int, int]]:
@@ -428,15 +464,7 @@ def _not_covered(target: KernelTarget) -> list[str]:
             "races between programs and the GPU's own rounding: the interpreter runs programs one "
             "after another"
         )
-    names = (
-        "sliding_window",
-        "softcap",
-        "alibi",
-        "sinks",
-        "fp8",
-        "non_causal",
-        *QUANTISED_FEATURES,
-    )
+    names = (*FEATURES, *QUANTISED_FEATURES, *SIGHTS)
     absent = [name for name in names if name not in target.declaration.features]
     absent += [f"scales by {name}" for name in ("head", "token")
                if name not in target.declaration.scales and "fp8" not in absent]  # fmt: skip

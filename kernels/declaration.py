@@ -14,7 +14,15 @@ from typing import Any
 from poolproof.kernels.case import LAYOUTS, VIEWS
 from poolproof.kernels.quantised_cache import NIBBLES, SCALES, ZERO_POINTS
 
-__all__ = ["FEATURES", "LSE", "PROMISES", "QUANTISED_FEATURES", "Declaration", "DeclarationError"]
+__all__ = [
+    "FEATURES",
+    "LSE",
+    "PROMISES",
+    "QUANTISED_FEATURES",
+    "SIGHTS",
+    "Declaration",
+    "DeclarationError",
+]
 
 PROMISES: dict[str, tuple[str, ...]] = {
     "tail": ("any", "finite-values", "finite"),
@@ -36,6 +44,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "scale": ("any", "head-size"),
     "cache_size": ("any", "fewer-slots", "fewer-elements"),
     "cache_reads": ("in-place", "copied"),
+    "masked": ("any", "finite-values", "finite"),
+    "chunks": ("any", "blocks"),
 }
 """`tail`: what may stand in the slots behind a sequence's last token, without any effect.
 `unowned`: the same for blocks of nobody, the null block included. `behind_window`: for blocks that
@@ -50,21 +60,27 @@ kept; `query` is the query's own. `dequantised`: the same of keys and values of 
 `weights`: whether those of the softmax are rounded to the type of an fp8 cache. `scale`: which
 scales are taken; `head-size` is head_size ** -0.5 alone. `cache_size`: whether a cache may have
 2^31 slots and more, or 2^31 elements and more. `cache_reads`: whether the whole cache is
-copied at a call, which nobody can do with a large one."""
+copied at a call, which nobody can do with a large one. `masked`: what may stand in the keys and
+values that a mask hides from every query of a sequence. `chunks`: whether an attention chunk may
+have any length, or only whole blocks."""
 
 LSE = ("absent", "e", "2")
 """Whether a log-sum-exp is returned beside the output, and the base of its logarithm."""
 
 FEATURES = ("sliding_window", "softcap", "alibi", "sinks", "non_causal", "fp8")
-"""What a target that does not say what it supports is asked for."""
+"""What a declaration without this row has: the function then needs no keyword beside today's."""
 
 QUANTISED_FEATURES = ("int8", "int4", "fp8_query")
 """What has to be declared: other caches than fp8, and queries in the type of an fp8 cache."""
 
+SIGHTS = ("chunked", "window_ahead", "mask", "tree_mask", "cross")
+"""Who sees which key in other ways. They are driven only where they are declared by name, since
+most bring a keyword that other functions do not take; see `sights.py`."""
+
 _CHOICES = {"lse": LSE, "nibbles": NIBBLES, "zero_points": ZERO_POINTS}
 
 _LISTS: dict[str, tuple[Any, ...]] = {
-    "features": (*FEATURES, *QUANTISED_FEATURES),
+    "features": (*FEATURES, *QUANTISED_FEATURES, *SIGHTS),
     "scales": SCALES,
     "modes": ("decode", "prefill"),
     "dtypes": ("float32", "float16", "bfloat16"),
@@ -122,6 +138,8 @@ class Declaration:
     scale: str = "any"
     cache_size: str = "any"
     cache_reads: str = "in-place"
+    masked: str = "any"
+    chunks: str = "any"
     features: tuple[str, ...] = FEATURES
     modes: tuple[str, ...] = ("decode", "prefill")
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")

@@ -35,6 +35,7 @@ from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.target import MLA_DECLARATION, KernelTarget, Storage, returning_lse
 from poolproof.kernels.torch_lse import LSE_FAMILIES
 from poolproof.kernels.torch_mla import MLA_FAMILIES
+from poolproof.kernels.torch_sights import SIGHT_FAMILIES
 
 __all__ = [
     "CANARIES",
@@ -728,7 +729,7 @@ _OURS = (
     *LSE_FAULTS,
     *LATENT_FAULTS,
 )
-_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES, *QUANTISED_FAMILIES)
+_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES, *QUANTISED_FAMILIES, *SIGHT_FAMILIES)
 
 FAULTY_KERNELS: dict[str, FaultyKernel | FaultOfFamily] = {
     **{faulty.id: faulty for faulty in _OURS},

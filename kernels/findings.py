@@ -34,6 +34,8 @@ _OPTIONAL = (
     "shared_blocks",
     "latent",
     "fp8_query",
+    "attention_chunk",
+    "mask",
 )
 
 
@@ -80,6 +82,8 @@ class KernelFinding:
         needs += [] if scales == "tensor" else [f"scales by {scales}"]
         sequences = self.case.get("sequences", [])
         needs += [] if self.case.get("causal", True) else ["non_causal"]
+        needs += [] if self.case.get("window_ahead") is None else ["window_ahead"]
+        needs += ["cross"] * any(queries > keys > 0 for queries, keys in sequences)
         needs += ["several sequences"] * (len(sequences) > 1)
         needs += ["prefill"] * any(queries > 1 for queries, _ in sequences)
         sentence = _NUMBER.sub("#", self.sentence)

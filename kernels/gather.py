@@ -42,7 +42,7 @@ def gather_attention(  # noqa: PLR0917 -- the order of every target
         options=AttentionOptions(**options),
     )
     check_shapes(batch, out)
-    check_values(batch)
+    check_values(batch, may_cross=True)
     result = torch.empty_like(query) if out is None else out
     for sequence in batch.sequences():
         result[sequence.rows] = _attend(batch, sequence).to(query.dtype)
@@ -62,13 +62,19 @@ def gathered(batch: PagedBatch, cache: Tensor, sequence: SequenceRows, first: in
 
 def visible_keys(options: AttentionOptions, sequence: SequenceRows, first: int = 0) -> Tensor:
     """Which query sees which key: (query_length, kv_length - first), of bool."""
+    if options.mask is not None:
+        return options.mask[sequence.rows, first : sequence.kv_length].cpu()
     queries = torch.arange(sequence.query_length)[:, None] + sequence.first_position
     keys = torch.arange(first, sequence.kv_length)[None, :]
-    if not options.causal:
-        return torch.ones(queries.shape[0], keys.shape[1], dtype=torch.bool)
-    seen = keys <= queries
+    seen = torch.ones(queries.shape[0], keys.shape[1], dtype=torch.bool)
+    if options.causal:
+        seen &= keys <= queries
+    if options.window_ahead is not None:
+        seen &= keys <= queries + options.window_ahead
     if options.sliding_window is not None:
         seen &= keys > queries - options.sliding_window
+    if options.attention_chunk is not None:
+        seen &= keys >= queries - queries % options.attention_chunk
     return seen
 
 
@@ -90,8 +96,11 @@ def _attend(batch: PagedBatch, sequence: SequenceRows) -> Tensor:
         scores = scores + options.alibi_slopes[:, None, None] * distance.to(scores)
     seen = visible_keys(options, sequence, first).to(scores.device)
     scores = scores.masked_fill(~seen, float("-inf"))
+    # What no query sees may be no number, and 0 times that would be none either.
+    values = values.masked_fill(~seen.any(0)[:, None, None], 0.0)
     if options.sinks is not None:
         sinks = options.sinks[:, None, None].expand(-1, scores.shape[1], 1)
         scores = torch.cat([scores, sinks], dim=2)
     weights = torch.softmax(scores, dim=2)[:, :, : keys.shape[0]]
+    weights = weights.masked_fill(~seen.any(1)[None, :, None], 0.0)
     return torch.einsum("hqk,khd->qhd", weights, values)

@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from poolproof.kernels.case import DISTRIBUTIONS, Case
-from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.declaration import SIGHTS, Declaration
 from poolproof.kernels.quantised_cases import draw_quantisation, with_declared_quantisation
+from poolproof.kernels.sights import declared_sights, with_sight
 
-__all__ = ["Choose", "draw_case", "draw_values", "with_declared_values"]
+__all__ = ["Choose", "draw_case", "draw_sighted_case", "draw_values", "with_declared_values"]
 
 Choose = Callable[[int], int]
 Item = TypeVar("Item")
@@ -75,7 +76,18 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
         **values,
         **_strides(choose, allowed),
     )
-    return with_declared_values(replace(case, **draw_quantisation(choose, allowed)), allowed)
+    case = replace(case, **draw_quantisation(choose, allowed))
+    sights = declared_sights(allowed)
+    if sights and choose(2):
+        case = with_sight(choose, allowed, case, pick(sights))
+    return with_declared_values(case, allowed)
+
+
+def draw_sighted_case(sight: str, choose: Choose, allowed: Declaration) -> Case:
+    """A case of one of the `SIGHTS`, which the target declares."""
+    features = tuple(feature for feature in allowed.features if feature not in SIGHTS)
+    case = draw_case(choose, replace(allowed, features=features))
+    return with_declared_values(with_sight(choose, allowed, case, sight), allowed)
 
 
 def with_declared_values(case: Case, allowed: Declaration) -> Case:
@@ -111,7 +123,8 @@ def _strides(choose: Choose, allowed: Declaration) -> dict[str, Any]:
     layout = allowed.layouts[choose(len(allowed.layouts))]
     apart = allowed.layouts_apart and len(allowed.layouts) > 1 and choose(4) == 3
     other = allowed.layouts[choose(len(allowed.layouts))] if apart else layout
-    views = tuple(view for view in allowed.views if choose(6) == 5)
+    # Whether a mask is a slice is drawn where there is one.
+    views = tuple(view for view in allowed.views if view != "mask" and choose(6) == 5)
     return {
         "layout": layout,
         "value_layout": None if other == layout else other,

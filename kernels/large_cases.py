@@ -15,13 +15,15 @@ from functools import partial
 from typing import Any
 
 from poolproof.kernels.case import Case
-from poolproof.kernels.declaration import QUANTISED_FEATURES, Declaration
+from poolproof.kernels.declaration import QUANTISED_FEATURES, SIGHTS, Declaration
 from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
 from poolproof.kernels.quantised_cache import SCALES
 from poolproof.kernels.quantised_cases import large_rows, wide_rows
+from poolproof.kernels.sights import whole_chunk, with_sight
 
 __all__ = [
     "KINDS",
+    "SIGHT_KINDS",
     "Draw",
     "draw_at_kind",
     "draw_long_context",
@@ -56,12 +58,17 @@ def _edge(choose: Choose, allowed: Declaration, low: int, high: int) -> int:
 
 def _base(choose: Choose, allowed: Declaration, **rows: Any) -> Case:
     """A small case without a window, which would hide what is far away, as a start."""
-    case = draw_case(choose, allowed)
+    case = draw_case(choose, replace(allowed, features=_plain_features(allowed)))
     heads = {"num_kv_heads": 1, "queries_per_kv_head": 1 + (allowed.grouped and choose(2))}
     plain: dict[str, Any] = {"sliding_window": None, "shared_blocks": 0, **heads}
     # Which blocks are whose matters little here; a cache of many small blocks costs time alone.
     size = max(allowed.block_sizes) if choose(2) else case.block_size
     return replace(case, **{**plain, "block_size": size, "head_size": _head(allowed), **rows})
+
+
+def _plain_features(allowed: Declaration) -> tuple[str, ...]:
+    """The features without those of who sees which key, which have kinds of their own."""
+    return tuple(feature for feature in allowed.features if feature not in SIGHTS)
 
 
 def _head(allowed: Declaration) -> int:
@@ -265,6 +272,97 @@ def _with_rows(rows: dict[str, Any], kind: Draw, choose: Choose, allowed: Declar
     return with_declared_values(replace(kind(choose, allowed), **rows), allowed)
 
 
+def _sighted(choose: Choose, allowed: Declaration, sight: str, **rows: Any) -> Case:
+    """A large case of who sees which key; `rows` come last."""
+    case = replace(_base(choose, allowed), causal=False, alibi=False)
+    drawn = with_sight(choose, allowed, case, sight)
+    return replace(drawn, **rows)
+
+
+def _long_decode_in_a_chunk(choose: Choose, allowed: Declaration) -> Case:
+    """One query behind nearly the most keys, some hundred of which its chunk has."""
+    one = 1 if _has(allowed, "decode") else 16
+    keys = MOST_KEYS - choose(52)
+    # In the third chunk or a later one: what begins where a chunk was is not seen in the first.
+    chunk = _edge(choose, allowed, 200, keys // 3)
+    return _chunked(choose, allowed, ((one, keys),), chunk)
+
+
+def _prompt_over_chunks(choose: Choose, allowed: Declaration) -> Case:
+    """Queries on both sides of a chunk's edge."""
+    if not _has(allowed, "prefill"):
+        return _long_decode_in_a_chunk(choose, allowed)
+    queries = _edge(choose, allowed, 120, 260)
+    keys = _edge(choose, allowed, queries, 1100)
+    return _chunked(choose, allowed, ((queries, keys),), _edge(choose, allowed, 17, queries))
+
+
+def _chunked(choose: Choose, allowed: Declaration, sequences: Sequences, chunk: int) -> Case:
+    case = _sighted(choose, allowed, "chunked", sequences=sequences)
+    return replace(case, attention_chunk=whole_chunk(chunk, case.block_size, allowed))
+
+
+def _window_around(choose: Choose, allowed: Declaration) -> Case:
+    """A whole input, as an encoder has it, in a window whose sides differ by some tiles."""
+    if not _has(allowed, "prefill"):
+        return _sighted(choose, allowed, "window_ahead")
+    queries = MOST_QUERIES - choose(20)
+    ahead, back = _edge(choose, allowed, 17, 140), _edge(choose, allowed, 17, 140)
+    rows = {"window_ahead": ahead, "sliding_window": max(allowed.smallest_window, back)}
+    return _sighted(choose, allowed, "window_ahead", sequences=((queries, queries),), **rows)
+
+
+def _window_far_ahead(choose: Choose, allowed: Declaration) -> Case:
+    """A window without an end at its back."""
+    if not _has(allowed, "prefill"):
+        return _sighted(choose, allowed, "window_ahead")
+    queries = _edge(choose, allowed, 130, 260)
+    keys = _edge(choose, allowed, queries, 600)
+    rows = {"window_ahead": _edge(choose, allowed, 17, queries - 20), "sliding_window": None}
+    return _sighted(choose, allowed, "window_ahead", sequences=((queries, keys),), **rows)
+
+
+def _long_tree(choose: Choose, allowed: Declaration) -> Case:
+    """Sixty-four drafts behind 2,000 keys, and a smaller tree in front of them."""
+    if not _has(allowed, "prefill"):
+        return _sighted(choose, allowed, "tree_mask")
+    sequences = ((9 + choose(9), 130 + choose(9)), (64, 2064 + choose(30)))
+    return _sighted(choose, allowed, "tree_mask", sequences=sequences)
+
+
+def _wide_masks(choose: Choose, allowed: Declaration) -> Case:
+    """Two masked sequences of other lengths, the longer one last."""
+    if not _has(allowed, "prefill"):
+        return _sighted(
+            choose, allowed, "mask", sequences=((1, _edge(choose, allowed, 700, 1100)),)
+        )
+    queries = _edge(choose, allowed, 110, 160)
+    sequences = ((20 + choose(20), 90 + choose(60)), (queries, _edge(choose, allowed, 700, 1100)))
+    return _sighted(choose, allowed, "mask", sequences=sequences)
+
+
+def _long_cross(choose: Choose, allowed: Declaration) -> Case:
+    """Many queries over few keys, and as many over nearly the most, such as those of an image."""
+    if not _has(allowed, "prefill"):
+        return _long_decode(choose, replace(allowed, features=()))
+    many = MOST_QUERIES - choose(20)
+    sequences = ((many, _edge(choose, allowed, 70, 200)), (70 + choose(9), MOST_KEYS - choose(52)))
+    return _sighted(choose, allowed, "cross", sequences=sequences)
+
+
+SIGHT_KINDS: dict[str, tuple[Draw, ...]] = {
+    sight: tuple(_whole(kind) for kind in kinds)
+    for sight, kinds in {
+        "chunked": (_long_decode_in_a_chunk, _prompt_over_chunks),
+        "window_ahead": (_window_around, _window_far_ahead),
+        "mask": (_wide_masks,),
+        "tree_mask": (_long_tree,),
+        "cross": (_long_cross,),
+    }.items()
+}
+"""Those of each way to see that a target declares; a dense run has one of each."""
+
+
 def draw_at_kind(number: int) -> Draw:
     """The kind of the large case of this number in a run."""
     return KINDS[number % len(KINDS)]
@@ -284,7 +382,9 @@ def draw_wide_cache(reach: str, feature: str | None, scales: str = "tensor") -> 
     """
 
     def draw(choose: Choose, allowed: Declaration) -> Case:
-        kept = () if feature is None or feature in QUANTISED_FEATURES else (feature,)
+        # Caches and who sees which key are laid over the case at the end.
+        is_late = feature in QUANTISED_FEATURES or feature in SIGHTS
+        kept = () if feature is None or is_late else (feature,)
         # In blocks of one slot, int32 tables reach no slot that int32 does not.
         sizes = tuple(size for size in allowed.block_sizes if size > 1) or allowed.block_sizes
         narrowed = replace(allowed, features=kept, block_sizes=sizes, empty_row="undefined")
@@ -306,6 +406,8 @@ def draw_wide_cache(reach: str, feature: str | None, scales: str = "tensor") -> 
         queries = queries if allowed.mixed else queries[choose(len(queries)) :][:1]
         sequences = tuple((min(count, keys), keys) for count in queries)
         case = replace(case, sequences=sequences, shared_blocks=0, **rows)
+        if feature in SIGHTS:
+            case = with_sight(choose, replace(narrowed, features=(feature,)), case, feature)
         return with_declared_values(case, allowed)
 
     return draw

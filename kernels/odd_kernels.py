@@ -12,7 +12,16 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch, SequenceRows
+from poolproof.kernels.declaration import FEATURES, SIGHTS
 from poolproof.kernels.odd_quantised import ODD_QUANTISED
+from poolproof.kernels.odd_sights import (
+    AddedMask,
+    AsMask,
+    OwnKeys,
+    PackedMask,
+    SeenTiles,
+    WalkedTree,
+)
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention
 from poolproof.kernels.torch_lse import TorchLse
@@ -277,6 +286,8 @@ _BLOCK = {"block_size": "close", "strides": "close"}
 _PLACE = {**_BLOCK, "placement": "close"}
 # Those that know nothing of latent keys read the values where they are said to stand.
 _LATENT = {"head_sizes": KEY_SIZES, "value_sizes": LATENT_SIZES, "latent": True}
+_SIGHTS = {"features": (*FEATURES, *SIGHTS)}
+_TREES = {"features": (*FEATURES, "tree_mask")}
 _OTHER_VALUES = {"head_sizes": (24, 48, 192), "value_sizes": (16, 64, 128)}
 
 ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
@@ -317,6 +328,19 @@ ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
         _OTHER_VALUES,
     ),
     **ODD_QUANTISED,
+    "all sights": (TorchAttention(), _SIGHTS),
+    "all sights as a mask": (AsMask(), _SIGHTS),
+    "all sights, unseen tiles of 16 skipped": (SeenTiles(16), _SIGHTS),
+    "all sights, in tiles of 13 from the last": (_Online(13, backwards=True), _SIGHTS),
+    "all sights, splits of 33 merged": (_Merged(33), _SIGHTS),
+    "all sights, query after query": (_OneQuery(), _SIGHTS),
+    "all sights, each query over its own keys": (OwnKeys(), _SIGHTS),
+    "all sights, log-sum-exps in tiles of 5": (_TiledLse(5), _SIGHTS),
+    "all sights over latent keys": (TorchMla(), {**_SIGHTS, **_LATENT}),
+    "a mask of packed bits": (PackedMask(), _SIGHTS),
+    "a mask that is added": (AddedMask(), {**_SIGHTS, "masked": "finite"}),
+    "a tree that is walked": (WalkedTree(), _TREES),
+    "whole blocks in a chunk": (SeenTiles(100), {**_SIGHTS, "chunks": "blocks"}),
 }
 """Each with what it does not promise."""
 

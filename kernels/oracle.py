@@ -159,6 +159,9 @@ def _attend(
         scores = scores + bias
         score_error = score_error + (4 * FLOAT32 + rounding) * bias.abs()
     masked = scores.masked_fill(~seen, float("-inf"))
+    # What no query sees may be no number.
+    hidden = ~seen.any(0)[:, None, None]
+    values, value_sizes = values.masked_fill(hidden, 0.0), value_sizes.masked_fill(hidden, 0.0)
     weights, lse = _softmax(masked, options.sinks, group)
     exact = torch.einsum("hgqk,khd->qhgd", weights, values)
     absolute = torch.einsum("hgqk,khd->qhgd", weights, value_sizes)

@@ -6,9 +6,9 @@ An unmasked load outside every tensor returns whatever memory holds there, silen
 with luck on a GPU: here it is kept as a stray address.
 
 Keys and values: every visible slot must be read completely, and nothing else, except with
-`window_reads: tile` what the sequence has before its window. Tables: the needed entries of each
-row. Scales and zero points that slots have: those of slots that may be read. All of the output must
-be written, and nothing else that was passed.
+`window_reads: tile` what the sequence has before its window, and with a mask all that it has.
+Tables: the needed entries of each row. Scales and zero points that slots have: those of slots that
+may be read. All of the output must be written, and nothing else that was passed.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def named_tensors(batch: PagedBatch, out: Tensor | None) -> dict[str, Tensor]:
     """The tensors of a call by name."""
     options = batch.options
     tensors = {name: getattr(batch, name) for name in batch.__slots__[:6]}
-    tensors |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, "out": out}
+    tensors |= {name: getattr(options, name) for name in ("alibi_slopes", "sinks", "mask")}
+    tensors["out"] = out
     tensors |= {
         name: factor for name, factor in factors(batch).items() if isinstance(factor, Tensor)
     }
@@ -240,7 +241,8 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
 
 def allowed_slots(batch: PagedBatch, declared: Declaration) -> Tensor:
     """The slots that a target may read: (num_blocks, block_size), of bool."""
-    exact = declared.window_reads == "exact"
+    # A mask is looked at where its keys are loaded: those that it hides may be read.
+    exact = declared.window_reads == "exact" and batch.options.mask is None
     return ownership(batch).visible if exact else _read_by_anybody(batch)
 
 

@@ -319,6 +319,29 @@ def _behind_window(subject: Subject, promised: str) -> Iterator[Variant]:
     yield from _both(moved, where, promised == "finite", "in blocks behind the window")
 
 
+def _masked_keys(subject: Subject, promised: str) -> Iterator[Variant]:
+    """Poison in what a mask hides from every query of its sequence, and of the others too."""
+    batch = subject.batch
+    if batch.options.mask is None:
+        return
+    where = torch.zeros_like(subject.owned.written)
+    for sequence in batch.sequences():
+        if sequence.query_length:
+            blocks = torch.tensor(batch.blocks_of(sequence), dtype=torch.int64)
+            positions = torch.arange(sequence.kv_length)
+            where[blocks[positions // batch.block_size], positions % batch.block_size] = True
+    where &= ~subject.owned.visible
+    if not where.any():
+        return
+    for of_keys, only_finite in ((True, promised == "finite"), (False, promised != "any")):
+        for poison in poisons(batch, only_finite):
+            place = "keys" if of_keys else "values"
+            yield Variant(
+                f"{poison.word} in {place} that the mask hides from every query",
+                poisoned(batch, where, poison, keys=of_keys, values=not of_keys),
+            )
+
+
 def _table_tail(subject: Subject, promised: str) -> Iterator[Variant]:
     batch = subject.batch
     free = ~subject.owned.owned_block
@@ -426,8 +449,18 @@ POISON_RELATIONS = (
         sentence="blocks that no query sees any more can be given back, their entries null",
         promise="behind_window",
         variants=_behind_window,
-        applies=lambda declared: "sliding_window" in declared.features,
+        applies=lambda declared: bool(
+            {"sliding_window", "window_ahead", "chunked"} & set(declared.features)
+        ),
         is_foreign=True,
+    ),
+    Relation(
+        name="masked keys",
+        sentence="what stands in keys that a mask hides from every query changes nothing",
+        promise="masked",
+        variants=_masked_keys,
+        # Of a tree each key is seen: by its own query, or by all.
+        applies=lambda declared: "mask" in declared.features,
     ),
     Relation(
         name="table tail",
@@ -452,12 +485,17 @@ def chosen(batch: PagedBatch, indices: Sequence[int]) -> tuple[PagedBatch, Tenso
     spans = [sequences[index].rows for index in indices]
     rows = torch.cat([torch.arange(span.start, span.stop) for span in spans])
     picked = torch.tensor(list(indices), device=batch.query.device)
+    mask = batch.options.mask
+    options = batch.options if mask is None else replace(
+        batch.options, mask=_rows_of(mask, rows)
+    )  # fmt: skip
     part = replace(
         batch,
         query=_rows_of(batch.query, rows),
         block_tables=batch.block_tables[picked],
         kv_lengths=batch.kv_lengths[picked],
         query_lengths=batch.query_lengths[picked],
+        options=options,
     )
     return part, rows
 

@@ -1,9 +1,10 @@
 """A paged-attention target: a function, what it declares, how it is called; and our own two.
 
 The function takes the tensors of `PagedBatch` in their order and the fields of `AttentionOptions`
-as keywords but `quantisation`; also `out` if it declares that, and `query_scale`, `out_dtype`,
-`key_zeros` and `value_zeros` if it declares queries in fp8 or zero points. It returns the output.
-Its attribute `declaration`, a mapping, holds its declaration; see `declaration.py`.
+as keywords but `quantisation`, those of `SIGHT_KEYWORDS` only with their feature; also `out` if it
+declares that, and `query_scale`, `out_dtype`, `key_zeros` and `value_zeros` if it declares queries
+in fp8 or zero points. It returns the output. Its attribute `declaration`, a mapping, holds its
+declaration; see `declaration.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch
-from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.declaration import FEATURES, SIGHTS, Declaration
 from poolproof.kernels.oracle import Expected, Rounded, dense_attention
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class KernelTarget:
 
         Raises BadOutputError, and whatever the target raises.
         """
-        keywords: dict[str, Any] = batch.options.keywords()
+        keywords: dict[str, Any] = batch.options.keywords(self.declaration.features)
         keywords |= self._of_quantisation(batch)
         if self.declaration.out:
             keywords["out"] = batch.new_out() if out is None else out
@@ -232,7 +233,7 @@ def gather_target(device: str) -> KernelTarget:
     return KernelTarget(
         name="gather",
         attend=gather_attention,
-        declaration=Declaration(out=True),
+        declaration=Declaration(out=True, features=(*FEATURES, *SIGHTS)),
         version=f"torch {torch.__version__}",
         source="poolproof.kernels.gather",
         device=device,

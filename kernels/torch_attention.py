@@ -114,11 +114,18 @@ class TorchAttention:
 
     def attend(self, rows: Rows) -> Tensor:
         """(num_heads, queries, head_size)."""
-        keys, values = self.loaded(rows, rows.batch.key_cache), self.values(rows)
+        keys, values = self.loaded(rows, rows.batch.key_cache), self.kept_values(rows)
         scores = self.scores(rows, keys)
         weighted, total = self.softmax(rows, scores, values)
         output = weighted / torch.where(total > 0, total, 1.0)[..., None]
         return (output * rows.batch.options.value_scale).flatten(0, 1)
+
+    def kept_values(self, rows: Rows) -> Tensor:
+        """The values, with zeros where a mask hides them from every query: 0 times NaN is NaN."""
+        values = self.values(rows)
+        if rows.batch.options.mask is None:
+            return values
+        return values.masked_fill(~self.seen(rows).any(0)[None, :, None], 0.0)
 
     def values(self, rows: Rows) -> Tensor:
         """Values of the positions: (num_kv_heads, num_keys, head_size)."""
@@ -162,14 +169,35 @@ class TorchAttention:
         """How many positions a query sees."""
         return rows.batch.options.sliding_window
 
+    def ahead(self, rows: Rows) -> int | None:
+        """How many positions behind its own a query sees; None for all of them."""
+        return 0 if rows.batch.options.causal else rows.batch.options.window_ahead
+
+    def chunk_begin(self, rows: Rows) -> Tensor | None:
+        """The first position of each query's chunk, (queries, 1); None without chunks."""
+        chunk, queries = rows.batch.options.attention_chunk, rows.query_positions[:, None]
+        return None if chunk is None else queries // chunk * chunk
+
+    def mask(self, rows: Rows) -> Tensor | None:
+        """The mask of these queries over these keys; None without one."""
+        mask = rows.batch.options.mask
+        return None if mask is None else mask[self.mask_rows(rows)][:, rows.positions]
+
+    def mask_rows(self, rows: Rows) -> Tensor:
+        """The row of the mask for each query."""
+        return rows.query_positions - rows.sequence.first_position + rows.sequence.first_row
+
     def seen(self, rows: Rows) -> Tensor:
         """Which query sees which key: (queries, num_keys)."""
+        mask = self.mask(rows)
+        if mask is not None:
+            return mask
         keys, queries = rows.positions[None, :], rows.query_positions[:, None]
-        if not rows.batch.options.causal:
-            return torch.ones(queries.shape[0], keys.shape[1], dtype=torch.bool)
-        seen = keys <= queries
-        window = self.window(rows)
-        return seen if window is None else seen & (keys > queries - window)
+        ahead, window, begin = self.ahead(rows), self.window(rows), self.chunk_begin(rows)
+        seen = torch.ones(queries.shape[0], keys.shape[1], dtype=torch.bool)
+        seen = seen if ahead is None else seen & (keys <= queries + ahead)
+        seen = seen if window is None else seen & (keys > queries - window)
+        return seen if begin is None else seen & (keys >= begin)
 
     def sinks(self, rows: Rows) -> Tensor | None:
         """The sink of each row, broadcast over queries; None without sinks."""

@@ -11,6 +11,7 @@ from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
 from poolproof.kernels.layouts import restrided
+from poolproof.kernels.masks import seen_rows
 from poolproof.kernels.oracle import Expected
 from poolproof.kernels.read_sets import named_tensors
 from poolproof.kernels.relations import differing_rows, same_bits
@@ -96,6 +97,8 @@ def _is_nan_beside(out: torch.Tensor) -> bool:
 
 def rows_with_keys(case: Case) -> torch.Tensor:
     """Which rows of the query see any key: (num_tokens,), of bool."""
+    if case.mask is not None:
+        return seen_rows(case)
     rows = [keys > 0 for queries, keys in case.sequences for _ in range(queries)]
     return torch.tensor(rows, dtype=torch.bool)
 

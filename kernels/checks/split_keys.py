@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from poolproof.contract.violation import Severity
-from poolproof.kernels.batch import PagedBatch
+from poolproof.kernels.batch import SIGHT_KEYWORDS, PagedBatch
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
 from poolproof.kernels.relations import chosen
@@ -34,7 +34,9 @@ def _cuts(batch: PagedBatch, can_be_uncausal: bool) -> dict[int, int]:
     options, cuts = batch.options, {}
     if options.sinks is not None or options.alibi_slopes is not None:
         return {}  # A sink would count twice, and slopes count from the end of the keys.
-    if options.sliding_window is not None:
+    if options.sliding_window is not None or any(
+        getattr(options, name) is not None for name in SIGHT_KEYWORDS.values()
+    ):
         return {}
     for sequence in batch.sequences():
         asked, size = sequence.query_length, batch.block_size

@@ -13,7 +13,12 @@ import torch
 import triton
 from torch import Tensor
 
-from poolproof.kernels.arguments import KernelArgumentError, check_shapes, check_values
+from poolproof.kernels.arguments import (
+    KernelArgumentError,
+    check_shapes,
+    check_values,
+    refuse_new_sights,
+)
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
 from poolproof.kernels.interpreter import is_interpreted
 from poolproof.kernels.paged.decode import decode_splits, merge_splits
@@ -131,6 +136,7 @@ def paged_attention(
         options=AttentionOptions(**options),
     )
     check_shapes(batch, out, lse)
+    refuse_new_sights(batch)
     if not values_checked:
         check_values(batch)
     check_device(query)

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from poolproof.kernels.arguments import check_latent_shapes, check_values
+from poolproof.kernels.arguments import check_latent_shapes, check_values, refuse_new_sights
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
 from poolproof.kernels.paged.attention import INTERPRETED, Results, capability, check_device
 from poolproof.kernels.paged.decode import merge_splits
@@ -358,6 +358,7 @@ def paged_latent_attention(
         options=AttentionOptions(**options),
     )
     check_latent_shapes(batch, out, lse)
+    refuse_new_sights(batch)
     if not values_checked:
         check_values(batch)
     check_device(query)
