@@ -63,7 +63,7 @@ ENGINES = (
         "sglang==0.5.23",
         "sglang-0.5.23-cp311-cp311-manylinux_2_34_x86_64.whl",
         "00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937",
-        ("sglang/srt/", "sglang-0.5.23.dist-info/"),
+        ("sglang/srt/", "sglang/kernels/ops/attention/", "sglang-0.5.23.dist-info/"),
     ),
     Engine(
         "lmcache==0.5.6",

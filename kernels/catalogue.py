@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from poolproof.contract.target import TargetError
+from poolproof.targets.engine_sources import engine_folder, how_to_get
 
 if TYPE_CHECKING:
     from poolproof.kernels.functions.target import FunctionTarget
@@ -16,40 +17,55 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILT_INS", "BuiltIn"]
 
-_FUNCTIONS = "poolproof.kernels.functions.ours"
-
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A name, the packages that it needs, and the function of which module makes it."""
+    """A name, the packages that it needs, and the function of which module makes it.
+
+    `sources` is an engine that `make engine-sources` fetches, in whose folder the kernel stands.
+    """
 
     what: str
     packages: tuple[str, ...]
     module: str
     maker: str
+    is_attention: bool = True
+    sources: str = ""
 
     @property
     def missing(self) -> list[str]:
-        """Packages that are not installed."""
-        return [name for name in self.packages if importlib.util.find_spec(name) is None]
-
-    @property
-    def is_attention(self) -> bool:
-        """Whether it is attention, and no function beside it."""
-        return self.module != _FUNCTIONS
+        """Packages that are not installed, and sources that are not fetched."""
+        gone = [name for name in self.packages if importlib.util.find_spec(name) is None]
+        return [*gone, *([self.sources] if self._why_no_sources() else [])]
 
     def make(self, device: str) -> KernelTarget | FunctionTarget:
-        """The target. Raises TargetError where a package is missing."""
-        if self.missing:
+        """The target. Raises TargetError where a package or an engine's folder is missing."""
+        gone = [name for name in self.missing if name != self.sources]
+        if gone:
             raise TargetError(
-                f"{self.what} needs {' and '.join(self.missing)}, which is not installed here"
+                f"{self.what} needs {' and '.join(gone)}, which is not installed here"
             )
+        why = self._why_no_sources()
+        if why:
+            raise TargetError(why)
         maker: Callable[[str], KernelTarget | FunctionTarget] = getattr(
             importlib.import_module(self.module), self.maker
         )
         return maker(device)
 
+    def _why_no_sources(self) -> str:
+        """Why the engine's folder cannot be used, and what to do; empty if it can."""
+        try:
+            if self.sources and not (engine_folder(self.sources) / _SGLANG_KERNELS).is_dir():
+                return f"{self.sources} lacks {_SGLANG_KERNELS}; {how_to_get(self.sources)}"
+        except TargetError as error:
+            return str(error)
+        return ""
 
+
+_FUNCTIONS = "poolproof.kernels.functions.ours"
+_SGLANG = "sglang-0.5.23"
+_SGLANG_KERNELS = "sglang/kernels/ops/attention"
 _OURS = "poolproof.kernels.target"
 _PEERS = "poolproof.kernels.peers"
 BUILT_INS: dict[str, BuiltIn] = {
@@ -57,9 +73,13 @@ BUILT_INS: dict[str, BuiltIn] = {
     "paged-mla": BuiltIn(
         "our Triton kernels of MLA over latent keys", ("torch", "triton"), _OURS, "paged_mla_target"
     ),
-    "paged-write": BuiltIn("our cache write", ("torch", "triton"), _FUNCTIONS, "write_target"),
-    "paged-copy": BuiltIn("our block copy", ("torch", "triton"), _FUNCTIONS, "copy_target"),
-    "paged-swap": BuiltIn("our swap of blocks", ("torch", "triton"), _FUNCTIONS, "swap_target"),
+    "paged-write": BuiltIn(
+        "our cache write", ("torch", "triton"), _FUNCTIONS, "write_target", False
+    ),
+    "paged-copy": BuiltIn("our block copy", ("torch", "triton"), _FUNCTIONS, "copy_target", False),
+    "paged-swap": BuiltIn(
+        "our swap of blocks", ("torch", "triton"), _FUNCTIONS, "swap_target", False
+    ),
     "gather": BuiltIn("the torch reference", ("torch",), _OURS, "gather_target"),
     "gather-mla": BuiltIn(
         "the torch reference of MLA over latent keys",
@@ -117,6 +137,68 @@ BUILT_INS: dict[str, BuiltIn] = {
         ("torch", "triton", "vllm"),
         f"{_PEERS}.vllm_triton",
         "vllm_triton_target",
+    ),
+    "vllm-decode": BuiltIn(
+        "vLLM's decode in Triton",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.vllm_decode",
+        "vllm_decode_target",
+    ),
+    "vllm-mla": BuiltIn(
+        "the same over latent keys",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.vllm_decode",
+        "vllm_mla_target",
+    ),
+    "vllm-merge": BuiltIn(
+        "vLLM's merge of two parts in Triton",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.triton_functions",
+        "vllm_merge_target",
+        is_attention=False,
+    ),
+    "vllm-write": BuiltIn(
+        "vLLM's cache write in Triton",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.triton_functions",
+        "vllm_write_target",
+        is_attention=False,
+    ),
+    "sglang-decode": BuiltIn(
+        "SGLang's decode in Triton",
+        ("torch", "triton"),
+        f"{_PEERS}.sglang_triton",
+        "sglang_decode_target",
+        sources=_SGLANG,
+    ),
+    "sglang-mla": BuiltIn(
+        "the same over latent keys",
+        ("torch", "triton"),
+        f"{_PEERS}.sglang_triton",
+        "sglang_mla_target",
+        sources=_SGLANG,
+    ),
+    "sglang-extend": BuiltIn(
+        "SGLang's extend in Triton",
+        ("torch", "triton"),
+        f"{_PEERS}.sglang_triton",
+        "sglang_extend_target",
+        sources=_SGLANG,
+    ),
+    "sglang-unified": BuiltIn(
+        "SGLang's extend of deterministic inference, in Triton",
+        ("torch", "triton"),
+        f"{_PEERS}.sglang_triton",
+        "sglang_unified_target",
+        sources=_SGLANG,
+    ),
+    "sglang-merge": BuiltIn(
+        "SGLang's merge of two parts in Triton",
+        ("torch", "triton"),
+        f"{_PEERS}.triton_functions",
+        "sglang_merge_target",
+        is_attention=False,
+        sources=_SGLANG,
     ),
     "transformers-eager": BuiltIn(
         "Transformers' paged attention for continuous batching, eager",

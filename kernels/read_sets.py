@@ -213,11 +213,15 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
     owned = ownership(batch)
     allowed = allowed_slots(batch, declared)
     # Latent values stand in the keys: who has read these has read those.
+    needed = owned.visible
+    if declared.cache_writes == "newest":
+        # The target gets the newest keys and values beside the cache, and need not read them there.
+        needed = needed & ~_newest(batch)
     for name in ("key_cache",) if batch.is_latent else ("key_cache", "value_cache"):
         cache = getattr(batch, name)
         numbers = element_numbers(cache)
         read = accesses.elements("load", cache)
-        missing = np.setdiff1d(numbers[owned.visible.numpy()], read)
+        missing = np.setdiff1d(numbers[needed.numpy()], read)
         if len(missing):
             yield f"does not read {len(missing)} elements of visible slots of {name}"
         extra = np.setdiff1d(read, numbers[allowed.numpy()])
@@ -264,6 +268,16 @@ def _scale_reads(accesses: Accesses, batch: PagedBatch, allowed: Tensor) -> Iter
 def other_of(name: str, batch: PagedBatch) -> Tensor:
     """The values for the keys, and the other way round."""
     return batch.value_cache if name == "key_cache" else batch.key_cache
+
+
+def _newest(batch: PagedBatch) -> Tensor:
+    """The slots of the tokens that ask, which a model has just computed."""
+    newest = torch.zeros_like(ownership(batch).written)
+    for sequence in batch.sequences():
+        blocks = torch.tensor(batch.blocks_of(sequence), dtype=torch.int64)
+        positions = torch.arange(max(0, sequence.first_position), sequence.kv_length)
+        newest[blocks[positions // batch.block_size], positions % batch.block_size] = True
+    return newest
 
 
 def _read_by_anybody(batch: PagedBatch) -> Tensor:

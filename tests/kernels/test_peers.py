@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from poolproof.certification.progress import SilentProgress
+from poolproof.contract.target import TargetError
 from poolproof.kernels.catalogue import BUILT_INS
 from poolproof.kernels.certification import KernelJob, certify_kernel
 
@@ -42,6 +43,46 @@ def test_vllm_for_cpus_needs_finite_values_behind_the_last_token():
 def test_openvino():
     found = findings("openvino")
     assert "NaN in blocks behind the window" in found["behind the window"]
+
+
+@pytest.mark.parametrize("target", ["sglang-decode", "sglang-extend", "sglang-unified"])
+def test_sglangs_attention_reads_what_it_must_and_attends_right(target):
+    assert findings(target, "dense", "read set") == {}
+
+
+def test_sglangs_extend_reads_nothing_behind_a_window():
+    assert findings("sglang-extend", "behind the window") == {}
+
+
+def test_sglangs_decode_over_latent_keys():
+    assert findings("sglang-mla", "dense", "permuted elements") == {}
+
+
+def test_sglang_merges_two_parts_without_keys_to_nan():
+    found = findings("sglang-merge", "merged", "inputs")
+    assert set(found) == {"merged"}
+    assert "is nan and should be 0" in found["merged"]
+
+
+@pytest.mark.parametrize("target", ["vllm-decode", "vllm-mla"])
+def test_vllms_decode_adds_up_scores_in_float16(target):
+    found = findings(target, "dense", "empty rows", "split keys")
+    assert set(found) == {"dense", "empty rows"}
+
+
+def test_vllms_merge_lets_nan_of_a_part_without_keys_through():
+    assert "is nan" in findings("vllm-merge", "one part", "inputs")["one part"]
+
+
+def test_vllms_cache_write():
+    assert findings("vllm-write") == {}
+
+
+def test_an_engine_whose_sources_are_missing_is_said_in_a_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
+    assert BUILT_INS["sglang-decode"].missing == ["sglang-0.5.23"]
+    with pytest.raises(TargetError, match="run `make engine-sources`"):
+        BUILT_INS["sglang-decode"].make("cpu")
 
 
 def test_our_kernels_compile_for_gpus_that_are_not_there(tmp_path):
