@@ -53,13 +53,15 @@ class Subject:
 class Variant:
     """Another batch, and which rows of the first one's output it must give (None: all).
 
-    It gives these rows alone, or with `among_others` in the places that they had.
+    It gives these rows alone, or with `among_others` in the places that they had. Only a target
+    that declares its `layout` is asked for it, where it has one.
     """
 
     what: str
     batch: PagedBatch
     rows: Tensor | None = None
     among_others: bool = False
+    layout: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,10 +212,11 @@ def _strided(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG
     caches = [batch.key_cache.contiguous(), batch.value_cache.contiguous()]
     heads = with_caches(batch, *(in_layout(cache, "heads-slots") for cache in caches))
     heads = moved(heads, lambda tensor: in_layout(tensor.contiguous(), "heads-slots"))
-    yield Variant("heads before slots in memory", heads)
+    yield Variant("heads before slots in memory", heads, layout="heads-slots")
     layers = moved(with_caches(batch, *map(_between_layers, caches)), _between_layers)
     word = "NaN" if batch.key_cache.dtype.is_floating_point else "the largest code"
-    yield Variant(f"{word} in the planes of other layers between blocks", layers)
+    what = f"{word} in the planes of other layers between blocks"
+    yield Variant(what, layers, layout="cross-layer")
 
 
 def _between_layers(tensor: Tensor) -> Tensor:
@@ -262,7 +265,7 @@ PLACEMENT_RELATIONS = (
         sentence="another layout gives the same bits, whatever stands between the blocks",
         promise="strides",
         variants=_strided,
-        applies=lambda declared: len(declared.layouts) > 1,
+        applies=lambda declared: bool({"heads-slots", "cross-layer"} & set(declared.layouts)),
         is_foreign=True,
     ),
 )

@@ -45,6 +45,8 @@ def broken_relation(
     for variant in relation.variants(subject, promised):
         if variant.batch.block_size not in declared.block_sizes:
             continue
+        if variant.layout is not None and variant.layout not in declared.layouts:
+            continue
         if output is None:
             output = target(subject.batch)
         rows = torch.arange(len(asked)) if variant.rows is None else variant.rows
