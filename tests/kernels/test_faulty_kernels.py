@@ -48,7 +48,7 @@ def test_a_change_that_does_not_fit_any_more_is_an_error():
 
 def test_a_kernel_that_raises_is_caught():
     raising = FaultyKernel(
-        "Z2", "raises", "", ("dense",), (Change("attention", "    check_shapes(batch, out)",
+        "Z2", "raises", "", ("dense",), (Change("attention", "    check_shapes(batch, out, lse)",
                                                 '    raise RuntimeError("no")'),),
     )  # fmt: skip
     assert catch(raising) == {"dense": 1}
