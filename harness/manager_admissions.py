@@ -267,9 +267,11 @@ class AdmissionJudge:
                 return
             longer = range(cached - cached % size + size, sequence.num_tokens, size)
             for found in (*longer, most) if most > cached else longer:
-                if not self.memory.holds_hit(sequence, found, is_usable=self.tables.has_room_in):
+                if self.memory.holds_hit(sequence, found, is_usable=self.tables.has_room_in):
+                    yield found
+                elif not self.model.has_windows:
+                    # A window or a chunk may hold what a longer hit reads and not a shorter one's.
                     return
-                yield found
 
     def _needed_alone(self, sequence: SequenceState, command: Any) -> int:
         """Blocks that the sequence would need in an empty pool."""
