@@ -14,11 +14,14 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import FP8_DTYPES, SIGHT_KEYWORDS, PagedBatch
+from poolproof.kernels.quantised_cache import Factor
+from poolproof.kernels.token_scales import factors
 
 __all__ = [
     "HEAD_SIZES",
     "KernelArgumentError",
     "check_latent_shapes",
+    "check_quantised",
     "check_shapes",
     "check_values",
     "refuse_new_sights",
@@ -344,6 +347,70 @@ def check_values(batch: PagedBatch, *, may_cross: bool = False) -> None:
         "query_lengths",
         f"{sum(query_lengths)} in sum",
         f"{num_tokens} in sum, the rows of the query",
+    )
+
+
+def check_quantised(batch: PagedBatch) -> None:
+    """For queries and caches of codes: types, sizes, scales and zero points, then lengths and ids.
+
+    Raises KernelArgumentError.
+    """
+    _check_codes(batch)
+    for name, factor in factors(batch).items():
+        _check_factor(batch, name, factor)
+    scale = batch.options.quantisation.query_scale
+    is_fp8 = batch.query.dtype in FP8_DTYPES
+    require(scale > 0 and scale < float("inf"), "query_scale", scale, "a finite number above 0")
+    require(is_fp8 or scale == 1, "query_scale", scale, "1 with a query that is not in fp8")
+    check_values(batch)
+
+
+def _check_codes(batch: PagedBatch) -> None:
+    query, cache, quantisation = batch.query, batch.key_cache, batch.options.quantisation
+    require_tensor("query", query, ("num_tokens", "num_heads", "head_size"), (*DTYPES, *FP8_DTYPES))
+    is_fp8 = query.dtype in FP8_DTYPES
+    types = [query.dtype] if is_fp8 else [query.dtype, *FP8_DTYPES, torch.int8, torch.uint8]
+    slots = ("num_blocks", "block_size", "num_kv_heads", "head_size")
+    require_tensor("key_cache", cache, slots, types)
+    require_tensor("value_cache", batch.value_cache, slots, [cache.dtype])
+    size = cache.shape[3] * (2 if batch.is_packed else 1)
+    require(
+        size == query.shape[2],
+        "key_cache",
+        f"of head size {size}{' in bytes of two' if batch.is_packed else ''}",
+        f"of the query's head size, {query.shape[2]}",
+    )
+    if is_fp8:
+        require(batch.out_dtype in DTYPES, "out_dtype", batch.out_dtype, "a type of outputs")
+    for name in ("key_zeros", "value_zeros"):
+        has_zeros = getattr(quantisation, name) is not None
+        needed = batch.is_packed and quantisation.zero_points != "absent"
+        was = "a zero point" if has_zeros else "None"
+        must = "given with unsigned int4 codes" if needed else "None with other codes"
+        require(has_zeros == needed, name, was, must)
+
+
+def _check_factor(batch: PagedBatch, name: str, factor: Factor) -> None:
+    if not isinstance(factor, Tensor):
+        is_number = isinstance(factor, int | float) and abs(factor) < float("inf")
+        is_right = is_number and (factor > 0 or name.endswith("zeros"))
+        require(is_right, name, factor, "a finite number, above 0 if it is a scale")
+        return
+    heads, slots = (batch.num_kv_heads,), tuple(batch.key_cache.shape[:3])
+    require(
+        tuple(factor.shape) in {heads, slots},
+        name,
+        f"of shape {tuple(factor.shape)}",
+        f"of shape {heads}, one for each head, or {slots}, one for each token and head",
+    )
+    require(
+        factor.dtype == torch.float32, name, str(factor.dtype).removeprefix("torch."), "float32"
+    )
+    require(
+        factor.device == batch.query.device,
+        name,
+        f"on {factor.device}",
+        f"on the query's device, {batch.query.device}",
     )
 
 

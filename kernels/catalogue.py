@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from poolproof.kernels.functions.target import FunctionTarget
     from poolproof.kernels.target import KernelTarget
 
-__all__ = ["BUILT_INS", "BuiltIn"]
+__all__ = ["BUILT_INS", "SGLANG", "BuiltIn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ class BuiltIn:
 
 
 _FUNCTIONS = "poolproof.kernels.functions.ours"
-_SGLANG = "sglang-0.5.23"
+SGLANG = "sglang-0.5.23"
+"""Name and version, which is also the name of its folder."""
+
 _SGLANG_KERNELS = "sglang/kernels/ops/attention"
 _OURS = "poolproof.kernels.target"
 _PEERS = "poolproof.kernels.peers"
@@ -169,28 +171,28 @@ BUILT_INS: dict[str, BuiltIn] = {
         ("torch", "triton"),
         f"{_PEERS}.sglang_triton",
         "sglang_decode_target",
-        sources=_SGLANG,
+        sources=SGLANG,
     ),
     "sglang-mla": BuiltIn(
         "the same over latent keys",
         ("torch", "triton"),
         f"{_PEERS}.sglang_triton",
         "sglang_mla_target",
-        sources=_SGLANG,
+        sources=SGLANG,
     ),
     "sglang-extend": BuiltIn(
         "SGLang's extend in Triton",
         ("torch", "triton"),
         f"{_PEERS}.sglang_triton",
         "sglang_extend_target",
-        sources=_SGLANG,
+        sources=SGLANG,
     ),
     "sglang-unified": BuiltIn(
         "SGLang's extend of deterministic inference, in Triton",
         ("torch", "triton"),
         f"{_PEERS}.sglang_triton",
         "sglang_unified_target",
-        sources=_SGLANG,
+        sources=SGLANG,
     ),
     "sglang-merge": BuiltIn(
         "SGLang's merge of two parts in Triton",
@@ -198,7 +200,7 @@ BUILT_INS: dict[str, BuiltIn] = {
         f"{_PEERS}.triton_functions",
         "sglang_merge_target",
         is_attention=False,
-        sources=_SGLANG,
+        sources=SGLANG,
     ),
     "transformers-eager": BuiltIn(
         "Transformers' paged attention for continuous batching, eager",

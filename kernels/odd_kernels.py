@@ -6,6 +6,7 @@ its pages in another way. A check that accuses one of them is a false alarm.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,15 +14,8 @@ from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch, SequenceRows
 from poolproof.kernels.declaration import FEATURES, SIGHTS
+from poolproof.kernels.gather import visible_keys
 from poolproof.kernels.odd_quantised import ODD_QUANTISED
-from poolproof.kernels.odd_sights import (
-    AddedMask,
-    AsMask,
-    OwnKeys,
-    PackedMask,
-    SeenTiles,
-    WalkedTree,
-)
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention
 from poolproof.kernels.torch_lse import TorchLse
@@ -281,6 +275,97 @@ class _BinaryLse(TorchLse):
         return base * factor + torch.log2(total)
 
 
+class _AsMask(TorchAttention):
+    """Chunks, windows and causality all become one mask, before anything else is done."""
+
+    def taken(self, batch: PagedBatch) -> PagedBatch:
+        options = batch.options
+        if options.mask is not None:
+            return batch
+        longest = int(batch.kv_lengths.max()) if len(batch.kv_lengths) else 0
+        mask = torch.zeros(len(batch.query), longest, dtype=torch.bool)
+        for sequence in batch.sequences():
+            mask[sequence.rows, : sequence.kv_length] = visible_keys(options, sequence)
+        plain = replace(options, attention_chunk=None, window_ahead=None, sliding_window=None)
+        return replace(batch, options=replace(plain, causal=False, mask=mask))
+
+
+class _SeenTiles(TorchAttention):
+    """Tiles of `tile` keys of which no query sees any are skipped."""
+
+    def __init__(self, tile: int) -> None:
+        self.tile = tile
+
+    def softmax(self, rows: Rows, scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        seen = self.seen(rows).any(0)
+        tiles = seen.split(self.tile)
+        kept = torch.cat([tile.any().expand(len(tile)) for tile in tiles])
+        if not bool(kept.any()):
+            kept[:1] = True
+        return super().softmax(rows, scores[..., kept], values[:, kept])
+
+
+class _PackedMask(TorchAttention):
+    """The mask is packed into bytes, eight keys in each, and read bit by bit."""
+
+    def mask(self, rows: Rows) -> Tensor | None:
+        mask = rows.batch.options.mask
+        if mask is None:
+            return None
+        room = -mask.shape[1] % 8
+        bits = torch.nn.functional.pad(mask, (0, room)).unflatten(1, (-1, 8)).long()
+        packed = (bits << torch.arange(8)).sum(-1).to(torch.uint8)
+        own = packed[self.mask_rows(rows)][:, rows.positions // 8]
+        return (own.long() >> (rows.positions % 8) & 1).bool()
+
+
+class _WalkedTree(TorchAttention):
+    """Of a tree only each draft's parent is kept, and its ancestors are walked up to the root."""
+
+    def mask(self, rows: Rows) -> Tensor | None:
+        mask, context = super().mask(rows), rows.sequence.first_position
+        if mask is None:
+            return None
+        own = mask[:, context:]
+        depths = own.sum(1)
+        walked = mask.clone()
+        walked[:, context:] = False
+        for number in range(len(own)):
+            draft = number
+            while True:
+                walked[number, context + draft] = True
+                above = own[draft] & (depths == depths[draft] - 1)
+                if not bool(above.any()):
+                    break
+                draft = int(above.nonzero()[0, 0])
+        return walked
+
+
+class _AddedMask(TorchAttention):
+    """A mask is a bias of 0 or minus infinity, so keys that it hides have to be numbers."""
+
+    def masked(self, rows: Rows, scores: Tensor) -> Tensor:
+        bias = torch.zeros(()).masked_fill(~self.seen(rows), float("-inf"))
+        return scores + bias
+
+
+class _OwnKeys(TorchAttention):
+    """One query after another, each over the keys alone that it sees."""
+
+    def attend(self, rows: Rows) -> Tensor:
+        parts = []
+        for number, seen in enumerate(self.seen(rows)):
+            there = slice(number, number + 1)
+            own, positions = rows.query_positions[there], rows.positions[seen]
+            query = rows.query[:, :, there]
+            if len(positions):
+                one = Rows(rows.batch, rows.sequence, query, positions, own)
+                parts.append(super().attend(one))
+            else:
+                parts.append(torch.zeros((*query.shape[:3], rows.batch.value_size)).flatten(0, 1))
+        return torch.cat(parts, 1)
+
+
 _BLOCK = {"block_size": "close", "strides": "close"}
 # What sorts by physical block adds up in another order elsewhere.
 _PLACE = {**_BLOCK, "placement": "close"}
@@ -329,18 +414,18 @@ ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
     ),
     **ODD_QUANTISED,
     "all sights": (TorchAttention(), _SIGHTS),
-    "all sights as a mask": (AsMask(), _SIGHTS),
-    "all sights, unseen tiles of 16 skipped": (SeenTiles(16), _SIGHTS),
+    "all sights as a mask": (_AsMask(), _SIGHTS),
+    "all sights, unseen tiles of 16 skipped": (_SeenTiles(16), _SIGHTS),
     "all sights, in tiles of 13 from the last": (_Online(13, backwards=True), _SIGHTS),
     "all sights, splits of 33 merged": (_Merged(33), _SIGHTS),
     "all sights, query after query": (_OneQuery(), _SIGHTS),
-    "all sights, each query over its own keys": (OwnKeys(), _SIGHTS),
+    "all sights, each query over its own keys": (_OwnKeys(), _SIGHTS),
     "all sights, log-sum-exps in tiles of 5": (_TiledLse(5), _SIGHTS),
     "all sights over latent keys": (TorchMla(), {**_SIGHTS, **_LATENT}),
-    "a mask of packed bits": (PackedMask(), _SIGHTS),
-    "a mask that is added": (AddedMask(), {**_SIGHTS, "masked": "finite"}),
-    "a tree that is walked": (WalkedTree(), _TREES),
-    "whole blocks in a chunk": (SeenTiles(100), {**_SIGHTS, "chunks": "blocks"}),
+    "a mask of packed bits": (_PackedMask(), _SIGHTS),
+    "a mask that is added": (_AddedMask(), {**_SIGHTS, "masked": "finite"}),
+    "a tree that is walked": (_WalkedTree(), _TREES),
+    "whole blocks in a chunk": (_SeenTiles(100), {**_SIGHTS, "chunks": "blocks"}),
 }
 """Each with what it does not promise."""
 

@@ -46,13 +46,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch, SequenceRows
-from poolproof.kernels.gather import visible_keys
-from poolproof.kernels.stored_numbers import numbers_of
+from poolproof.kernels.gather import gathered, visible_keys
+from poolproof.kernels.quantised_cache import Factor, as_numbers, unpack
 
 __all__ = ["Expected", "Rounded", "dense_attention"]
 
@@ -136,8 +137,8 @@ def _attend(
     options, group, head_size = batch.options, batch.queries_per_kv_head, batch.query.shape[2]
     query = batch.query[sequence.rows].cpu().double().unflatten(1, (-1, group))
     query = query * options.quantisation.query_scale
-    keys, key_sizes = numbers_of(batch, "key", sequence, first)
-    values, value_sizes = numbers_of(batch, "value", sequence, first)
+    keys, key_sizes = _numbers_of(batch, "key", sequence, first)
+    values, value_sizes = _numbers_of(batch, "value", sequence, first)
     scale, roundoff = abs(options.scale), ROUNDOFF[batch.out_dtype]
     # h: head of the cache, g: query head of its group, q: query, k: key, d: element of a head.
     scores = torch.einsum("qhgd,khd->hgqk", query, keys) * options.scale
@@ -184,6 +185,37 @@ def _attend(
     lse_error = worst + FLOAT32 * (4 * largest + FACTOR * (seen.shape[1] ** 0.5 + 8))
     expected.lse[sequence.rows] = lse.flatten(0, 1).T
     expected.lse_bound[sequence.rows] += lse_error.flatten(0, 1).T
+
+
+def _numbers_of(
+    batch: PagedBatch, which: str, sequence: SequenceRows, first: int
+) -> tuple[Tensor, Tensor]:
+    """Keys or values (`which`) from a position on, and the size of the terms that they are made of.
+
+    Both are (num_keys, num_kv_heads, head_size), float64, on the CPU. Scales and zero points are
+    read at the slots of the sequence alone.
+    """
+    options, quantisation = batch.options, batch.options.quantisation
+    codes = gathered(batch, getattr(batch, f"{which}_cache"), sequence, first).cpu()
+    if batch.is_packed:
+        signed = quantisation.zero_points == "absent"
+        codes = unpack(codes, quantisation.nibbles, signed=signed)
+    scale, zeros = getattr(options, f"{which}_scale"), getattr(quantisation, f"{which}_zeros")
+    return as_numbers(
+        codes.double(),
+        _at(batch, scale, sequence, first),
+        None if zeros is None else _at(batch, zeros, sequence, first),
+        quantisation.zero_points,
+    )
+
+
+def _at(batch: PagedBatch, factor: Factor, sequence: SequenceRows, first: int) -> Any:
+    """A factor in float64, broadcast over (num_keys, num_kv_heads, head_size)."""
+    if not isinstance(factor, Tensor):
+        return torch.tensor(factor, dtype=torch.float64)
+    if factor.dim() == 1:
+        return factor.cpu().double()[:, None]
+    return gathered(batch, factor, sequence, first).cpu().double()[..., None]
 
 
 def _of_weights_in_fp8(

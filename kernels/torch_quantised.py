@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from poolproof.kernels.arguments import check_quantised
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
 from poolproof.kernels.declaration import FEATURES, QUANTISED_FEATURES
-from poolproof.kernels.quantised_arguments import check_quantised
 from poolproof.kernels.quantised_cache import SCALES, Factor, Quantisation, unpack
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention

@@ -10,12 +10,10 @@ from typing import Any
 
 import torch
 
+from poolproof.kernels.catalogue import SGLANG
 from poolproof.targets.engine_sources import engine_folder, import_from_source, stub_module
 
-__all__ = ["SGLANG", "sglang_module"]
-
-SGLANG = "sglang-0.5.23"
-"""Name and version, which is also the name of its folder."""
+__all__ = ["sglang_module"]
 
 _OPS = "kernels.ops.attention"
 _MODULES = (

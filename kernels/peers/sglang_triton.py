@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
+from poolproof.kernels.catalogue import SGLANG
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.peers.sglang_modules import SGLANG, sglang_module
+from poolproof.kernels.peers.sglang_modules import sglang_module
 from poolproof.kernels.peers.starts import newest_of, slots_of, starts_of
 from poolproof.kernels.peers.vllm_modules import dtypes_on
 from poolproof.kernels.target import Attention, KernelTarget

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from poolproof.kernels.catalogue import SGLANG
 from poolproof.kernels.functions.cache_write import CACHE_WRITE
 from poolproof.kernels.functions.declaration import FunctionDeclaration
 from poolproof.kernels.functions.merge import MERGE
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.kind import Kind
-from poolproof.kernels.peers.sglang_modules import SGLANG, sglang_module
+from poolproof.kernels.peers.sglang_modules import sglang_module
 from poolproof.kernels.peers.vllm_modules import NAMES, vllm_module, vllm_version
 
 __all__ = ["sglang_merge_target", "vllm_merge_target", "vllm_write_target"]

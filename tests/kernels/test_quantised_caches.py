@@ -10,7 +10,7 @@ import torch
 
 from poolproof.contract.depth import Depth
 from poolproof.contract.target import TargetError
-from poolproof.kernels.arguments import KernelArgumentError
+from poolproof.kernels.arguments import KernelArgumentError, check_quantised
 from poolproof.kernels.batch import ownership
 from poolproof.kernels.case import LAYOUTS, Case, CaseError, build
 from poolproof.kernels.check_run import certify_check, in_order, run_case, smaller_cases
@@ -23,7 +23,6 @@ from poolproof.kernels.layouts import REACHES
 from poolproof.kernels.load import load_kernel
 from poolproof.kernels.odd_quantised import ODD_QUANTISED
 from poolproof.kernels.oracle import ROUNDOFF, Rounded, dense_attention
-from poolproof.kernels.quantised_arguments import check_quantised
 from poolproof.kernels.quantised_cache import NIBBLES, ZERO_POINTS, pack, quantised, unpack
 from poolproof.kernels.read_sets import (
     Accesses,
