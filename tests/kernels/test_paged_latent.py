@@ -60,6 +60,13 @@ def test_drafts_and_prompts_beside_decodes(more):
     assert run(Case(**{**PLAIN, **more, "sequences": sequences}))[1] < 0.5
 
 
+@pytest.mark.parametrize("window", range(24, 29))
+def test_a_window_begins_for_each_draft_where_its_own_does(window):
+    # For some of these the first draft sees the end of a split of 32 keys, and the last does not.
+    case = Case(**{**PLAIN, "sequences": ((3, 90),), "sliding_window": window})
+    assert run(case)[1] < 0.5
+
+
 @pytest.mark.parametrize("split", [16, 32, 128])
 def test_splits_of_another_length_change_no_more_than_rounding(split):
     sizes = LatentSizes(keys=16, split=split, rows=16, few=3, merged=4)
