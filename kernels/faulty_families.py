@@ -332,6 +332,20 @@ class _ShortWindow(TorchAttention):
         return None if window is None else min(window, self.most)
 
 
+class _LateWindow(TorchAttention):
+    """Up to eight queries begin in the tile in which the window of the last one does."""
+
+    def __init__(self, tile: int) -> None:
+        self.tile = tile
+
+    def seen(self, rows: Rows) -> Tensor:
+        seen, window = super().seen(rows), self.window(rows)
+        if window is None or rows.sequence.query_length > 8:
+            return seen
+        begin = max(0, rows.sequence.kv_length - window) // self.tile * self.tile
+        return seen & (rows.positions >= begin)[None, :]
+
+
 class _ShortPrefix(TorchAttention):
     """A chunk of a prompt sees the last `most` cached keys alone, and its own."""
 
@@ -403,6 +417,8 @@ FAMILIES = (
            sized(_ShortPrefix, 128, 500, 1024, 1800)),
     FaultFamily("LW", "a window is cut to {}",
            sized(_ShortWindow, 32, 64, 100, 128, 256)),
+    FaultFamily("LS", "drafts begin in the tile of {} keys in which the last one's window does",
+           sized(_LateWindow, 64, 96, 128, 256, 512)),
     FaultFamily("LT", "entries of a table from number {} on are taken from its begin",
            sized(_NarrowTable, 16, 32, 64, 100)),
     FaultFamily("VS", "the scale is {}", (

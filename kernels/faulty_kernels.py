@@ -718,6 +718,13 @@ LATENT_FAULTS = (
                 "lengths = torch.minimum(lengths, seen.clamp(min=1) // sizes.split * sizes.split)"),
          ),
     ),
+    FaultyKernel(
+        "A9",
+        "each draft is merged from where the last one's window begins",
+        "",
+        DENSE,
+        (Change("latent", "    if options.causal:\n", "    if False:\n"),),
+    ),
 )  # fmt: skip
 
 

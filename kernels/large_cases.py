@@ -145,6 +145,28 @@ def _chunk_in_a_window(choose: Choose, allowed: Declaration) -> Case:
     return _windowed(choose, allowed, _base(choose, allowed, sequences=((queries, keys),)))
 
 
+def _drafts_in_a_window(choose: Choose, allowed: Declaration) -> Case:
+    """Some drafts behind many keys; the first one's window begins a tile before the last one's."""
+    if not _has(allowed, "prefill"):
+        return _long_decode_in_a_window(choose, allowed)
+    # These two are edges of every usual tile, and of such as 96 and 384 as well.
+    edges: tuple[int, ...] = (1024, 768)
+    if tiles := [tile for tile in allowed.tiles if tile <= MOST_KEYS // 2]:
+        edges = tuple(max(tiles) * (1 + choose(MOST_KEYS // 2 // max(tiles))) for _ in edges)
+    window = max(allowed.smallest_window, 17 + choose(60))
+    counts = (2 + choose(2), 4 + choose(5))
+    # Query i of n stands at keys - n + i, and sees its own key and window - 1 before it.
+    sequences = tuple(
+        (count, edge + window + choose(count - 1))
+        for count, edge in zip(counts, edges, strict=True)
+    )
+    # Every key counts alike: the first draft may lose a single one.
+    case = _base(choose, allowed, sequences=sequences, distribution="flat")
+    if "sliding_window" not in allowed.features:
+        return case
+    return replace(case, sliding_window=window, causal=True)
+
+
 def _prompts(choose: Choose, allowed: Declaration) -> Case:
     """Several prompts whose tiles begin in the middle of the batch."""
     if not _has(allowed, "prefill"):
@@ -216,7 +238,8 @@ def _some_large_head(choose: Choose, allowed: Declaration) -> Case:
 
 def _headed(choose: Choose, allowed: Declaration, size: int) -> Case:
     case = _grouped(choose, allowed, 1 + choose(3))
-    return replace(case, head_size=size)
+    # Scores that are all alike, or of one key alone, hide what the last elements add to them.
+    return replace(case, head_size=size, distribution="plain")
 
 
 def _whole(kind: Draw) -> Draw:
@@ -244,6 +267,7 @@ KINDS: tuple[Draw, ...] = tuple(_whole(kind) for kind in (
     _some_sequences,
     partial(_long_sums, "float16"),
     _chunk_in_a_window,
+    _drafts_in_a_window,
 ))  # fmt: skip
 """Each has the most of something, or the most of it that is odd."""
 
