@@ -33,11 +33,13 @@ Algorithms, 2nd ed., 4.3, with a factor of 6 for what is not random).
 
 The log-sum-exp in base e, with L the largest of its own size and that of a score:
 
-    |lse - lse*| <= e + 2^-24 (4 L + 6 (sqrt(n) + 8))
+    |lse - lse*| <= e + 2^-24 (4 L + 6 (sqrt(n) L + sqrt(n) + 8))
 
 No score is off by more than e, so neither is the log-sum-exp; maxima that are subtracted and added
 again, and brought to another base, are rounded to 2^-24 of their size, and the steps between them
-add up to at most 2 L; a relative error of the sum is an absolute one of its logarithm.
+add up to at most 2 L; a relative error of the sum is an absolute one of its logarithm. A kernel
+that keeps the log-sum-exp itself from tile to tile rounds it to 2^-24 of its size at each, n times
+at most.
 
 `max_ratio` in a report is the largest error over its bound; correct kernels stay below 0.8.
 """
@@ -182,7 +184,8 @@ def _attend(
     largest = torch.maximum(
         masked.abs().masked_fill(~seen, 0.0).amax(-1), lse.abs().nan_to_num(posinf=0.0)
     )
-    lse_error = worst + FLOAT32 * (4 * largest + FACTOR * (seen.shape[1] ** 0.5 + 8))
+    root = seen.shape[1] ** 0.5
+    lse_error = worst + FLOAT32 * (4 * largest + FACTOR * (root * largest + root + 8))
     expected.lse[sequence.rows] = lse.flatten(0, 1).T
     expected.lse_bound[sequence.rows] += lse_error.flatten(0, 1).T
 

@@ -56,6 +56,16 @@ def test_the_base_is_that_of_the_declaration():
     assert outcome(odd_kernel("log-sum-exps in base 2"), "dense", TWO_PARTS).wrong is None
 
 
+@pytest.mark.parametrize("seed", [19, 28, 92])
+def test_one_that_is_kept_from_tile_to_tile_is_rounded_at_each(seed):
+    # Coarse keys give many equal scores, whose sums are rounded the same way again and again.
+    coarse = {"dtype": "bfloat16", "cache_dtype": "float8_e5m2", "scale": 1.0, "head_size": 16}
+    heads = {"num_kv_heads": 1, "queries_per_kv_head": 2, "block_size": 16}
+    sequences = ((1, 2080), (1, 132))
+    case = Case(sequences=sequences, distribution="high", seed=seed, **coarse, **heads)
+    assert outcome(odd_kernel("log-sum-exps in tiles of 5"), "dense", case).wrong is None
+
+
 @pytest.mark.parametrize("name", ["log-sum-exps returned", "log-sum-exps in base 2"])
 @pytest.mark.parametrize("seed", range(3))
 def test_parts_of_the_keys_merge_to_the_whole(name, seed):
