@@ -49,11 +49,12 @@ def sglang_decode_target(device: str) -> KernelTarget:
 
 
 def sglang_mla_target(device: str) -> KernelTarget:
-    """Decode over latent keys; the kernel has these two sizes."""
+    """Decode over latent keys; the kernel has these two sizes. Of one head it rounds the same."""
     forward = partial(sglang_module("decode_attention").decode_attention_fwd, has_mla=True)
     return _target(
         "sglang-mla", partial(_decode, forward), device, modes=("decode",), mixed=False,
         idle=False, features=(), head_sizes=(288, 576), value_sizes=(256, 512), latent=True,
+        scores="query",
     )  # fmt: skip
 
 
