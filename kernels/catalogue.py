@@ -140,6 +140,24 @@ BUILT_INS: dict[str, BuiltIn] = {
         f"{_PEERS}.vllm_triton",
         "vllm_triton_target",
     ),
+    "vllm-triton-3d": BuiltIn(
+        "the same in segments of keys, for decode",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.vllm_triton",
+        "vllm_triton_3d_target",
+    ),
+    "vllm-prefix": BuiltIn(
+        "vLLM's attention of new tokens behind cached ones, in Triton",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.vllm_prefix",
+        "vllm_prefix_target",
+    ),
+    "vllm-prefix-cached": BuiltIn(
+        "the same where new tokens are in the cache as well",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.vllm_prefix",
+        "vllm_prefix_cached_target",
+    ),
     "vllm-decode": BuiltIn(
         "vLLM's decode in Triton",
         ("torch", "triton", "vllm"),

@@ -87,10 +87,11 @@ def kernels_command(
 
     Built in are paged and paged-mla (our Triton kernels), gather, gather-mla, gather-quantised,
     torch-sdpa, torch-flex, torch-flex-reused, openvino, flash-attn, flashinfer, of vLLM vllm-cpu,
-    vllm-triton, vllm-decode and vllm-mla, of Transformers transformers-eager and transformers-sdpa,
-    of SGLang sglang-decode, sglang-mla, sglang-extend and sglang-unified; functions beside them are
-    paged-write, paged-copy, paged-swap, vllm-write, vllm-merge and sglang-merge. Rows of the
-    declaration may follow in brackets, as in vllm-cpu[tail=finite-values].
+    vllm-triton, vllm-triton-3d, vllm-prefix, vllm-prefix-cached, vllm-decode and vllm-mla, of
+    Transformers transformers-eager and transformers-sdpa, of SGLang sglang-decode, sglang-mla,
+    sglang-extend and sglang-unified; functions beside them are paged-write, paged-copy, paged-swap,
+    vllm-write, vllm-merge and sglang-merge. Rows of the declaration may follow in brackets, as in
+    vllm-cpu[tail=finite-values].
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
