@@ -1,14 +1,15 @@
 """Compiles our kernels for GPUs that need not be present, so that CI exercises the CUDA path.
 
-Run as `python -m poolproof.kernels.compile_for_gpu` with TRITON_INTERPRET unset or 0; prints a line
-for each GPU, kernel and type, and fails where a kernel needs more shared memory than that GPU has.
+Run as `python -m poolproof.kernels.compile_for_gpu [8.0 ...]` with TRITON_INTERPRET unset or 0,
+for all GPUs or those of some compute capabilities; prints a line for each GPU, kernel and type, and
+fails where a kernel needs more shared memory than that GPU has.
 Whether the result runs fast, or right, only a GPU shows.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 __all__ = ["compiled_kernels"]
@@ -21,8 +22,11 @@ WARP_SIZE = 32
 HEAD_SIZE = 128
 
 
-def compiled_kernels() -> Iterator[tuple[str, int]]:
-    """Name and size of the PTX of each kernel, for bfloat16, float32 and an fp8 cache."""
+def compiled_kernels(gpus: Collection[int]) -> Iterator[tuple[str, int]]:
+    """Name and size of the PTX of each kernel, for bfloat16, float32 and an fp8 cache.
+
+    A GPU is a compute capability, 90 for 9.0.
+    """
     import torch
 
     from poolproof.kernels.paged.attention import tile_sizes
@@ -32,7 +36,7 @@ def compiled_kernels() -> Iterator[tuple[str, int]]:
     from poolproof.kernels.paged.latent import latent_sizes, latent_splits, latent_tiles
     from poolproof.kernels.paged.prefill import prefill_tiles
 
-    for gpu in SHARED_KIB:
+    for gpu in gpus:
         types = [("bf16", "bf16")]
         if gpu == MEASURED:
             types += [("fp32", "fp32"), ("bf16", "fp8e4nv")]
@@ -125,8 +129,16 @@ def _compile(
 
 
 def main() -> int:
-    """Compile all of them."""
-    for name, size in compiled_kernels():
+    """Compile all of them, or for the GPUs that are named."""
+    names = {f"{gpu / 10}": gpu for gpu in SHARED_KIB}
+    asked = sys.argv[1:] or list(names)
+    if unknown := [name for name in asked if name not in names]:
+        print(
+            f"unknown compute capability {unknown[0]}; known are {', '.join(names)}",
+            file=sys.stderr,
+        )
+        return 2
+    for name, size in compiled_kernels([names[name] for name in asked]):
         print(f"{name}: {size:,} characters of PTX")
     return 0
 

@@ -41,6 +41,7 @@ def test_a_faulty_function_is_refused_by_a_quick_run(name):
     assert set(catch_function(fault.make(), fault.checks)) == set(fault.checks)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", ODD_STORAGE)
 def test_what_is_odd_and_right_is_not_refused(name):
     function, weaker = ODD_STORAGE[name]
