@@ -131,6 +131,7 @@ class CannotBeBuiltWithFive(BlockPool):
             raise RuntimeError("five is not supported")
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("bug", "invariant", "shortest"),
     [

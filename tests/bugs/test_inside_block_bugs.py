@@ -16,6 +16,7 @@ def layout_of(cls):
     return shape.build(cls.__name__, cls, {}, None).layout(LAYOUT)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("bug", INSIDE_BLOCK_BUGS.values(), ids=lambda bug: bug.id)
 def test_it_is_refused_under_an_invariant_that_it_breaks(bug):
     layout = layout_of(bug.cls)

@@ -69,6 +69,7 @@ def test_the_same_class_is_accused_under_a_value_that_contradicts_it(example):
     assert found
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("example", ROWS, ids=name_of)
 def test_the_specimen_is_refused_under_the_value(example):
     found, _ = driven(example, example.wrong, example.right.profile)

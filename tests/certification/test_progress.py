@@ -103,6 +103,7 @@ def _small_budget(monkeypatch):
     monkeypatch.setattr(driving, "RUNS_PER_CHUNK", 20)
 
 
+@pytest.mark.some(1)
 @pytest.mark.usefixtures("_small_budget")
 @pytest.mark.parametrize("target", ["impl", "impl-manager", "impl-engine"])
 def test_a_stage_that_says_how_much_it_is_does_just_that(target):

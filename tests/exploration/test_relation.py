@@ -94,6 +94,7 @@ def steps_of_the_reference(space: StateSpace, state: bytes, profile: Profile):
     return sorted(found)
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize(("scope", "profile"), CASES, ids=named)
 def test_the_relation_is_what_the_reference_does(scope, profile):
     space = StateSpace(scope.under(profile))
@@ -108,6 +109,7 @@ def test_the_relation_is_what_the_reference_does(scope, profile):
         todo += new
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize(("scope", "profile"), CASES, ids=named)
 def test_orbits_move_exactly_as_their_states_do(scope, profile):
     scope = scope.under(profile)

@@ -81,6 +81,7 @@ def checked(make, profile, scope, *, wide=False, unreduced=False, by_sessions=Fa
     return total
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("profile", PROFILES, ids=named)
 def test_a_pool_without_bugs_holds_in_every_state(profile):
     small = checked(clean(profile), profile, Scope(2, 2, 2), wide=True)
@@ -90,6 +91,7 @@ def test_a_pool_without_bugs_holds_in_every_state(profile):
     assert fast.num_commands > 5 * fast.num_states
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("profile", PROFILES, ids=named)
 def test_a_representative_is_in_the_state_that_it_stands_for(profile):
     make = clean(profile)

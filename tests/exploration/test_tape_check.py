@@ -78,6 +78,7 @@ def named(profile):
     return "-".join(str(value) for value in profile.to_json().values())
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("profile", PROFILES, ids=named)
 def test_a_right_pool_passes_in_every_state(profile, wide):

@@ -36,6 +36,7 @@ def test_two_workers_share_what_they_know(tmp_path, monkeypatch):
     assert status.num_states > 1_000
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

@@ -174,6 +174,7 @@ def engines(cls: type[Engine], sizes: tuple[int, ...] = ALL_SIZES) -> EngineBloc
     return EngineBlockSizesCampaign(cls.__name__, make_of, PROFILE, sizes)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "cls",
     [FirstFour, FirstThirtyTwo, LastEight, BothEnds, WithoutOrder, PublishesEarly, TablesByShifts],

@@ -363,6 +363,7 @@ def test_a_right_engine_of_wide_steps_holds(script: str) -> None:
     assert wide_failure(Engine, script) is None
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("cls", [Engine, TakesWhatComesAgain, HasOneUserABlock, KeepsFewKeys])
 def test_a_right_engine_is_not_accused_and_shows_everything(cls: type[Engine]) -> None:
     campaign = campaign_of(cls)
@@ -375,6 +376,7 @@ def test_a_right_engine_is_not_accused_and_shows_everything(cls: type[Engine]) -
     assert set(required_engine_script_facts(PROFILE, can, campaign.sizes)) <= facts
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("answers", ["any-time", "when-full"])
 def test_scripts_have_several_steps_in_flight_and_come_to_an_end(answers: str) -> None:
     profile = EngineProfile(null_block=0, steps_in_flight=2, answers=answers)
@@ -404,7 +406,7 @@ def test_who_keeps_headroom_is_accused_where_its_profile_says_less(
     assert trace is None or trace.violation.invariant == "LIVE"
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_no_set_up_of_ours_is_accused(name: str) -> None:
     layout = LAYOUTS[name]

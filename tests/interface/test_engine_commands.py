@@ -74,6 +74,7 @@ def _few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("poolproof.certification.driving.RUNS_PER_CHUNK", 60)
 
 
+@pytest.mark.some(0)
 @pytest.mark.usefixtures("_few_runs")
 def test_a_right_engine_holds() -> None:
     certificate = certify("impl-engine", depth="quick", layouts=["chunks"], workers=1)

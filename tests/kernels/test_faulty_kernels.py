@@ -17,7 +17,7 @@ from poolproof.kernels.functions.catalogue import FUNCTION_KINDS
 from poolproof.kernels.target import paged_target
 
 
-@pytest.mark.some(340)
+@pytest.mark.some(230)
 @pytest.mark.parametrize("name", FAULTY_KERNELS)
 def test_a_faulty_kernel_is_caught(name):
     faulty = FAULTY_KERNELS[name]

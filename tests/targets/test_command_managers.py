@@ -89,6 +89,7 @@ def test_an_instance_answers_and_shows_what_the_manager_behind_it_does(
             assert manager.block_table(seq_id) == native.block_table(seq_id)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", [SIMPLE, HYBRID, "impl-manager", "impl-vllm-v0"])
 def test_a_right_manager_holds_behind_a_program(name: str) -> None:
     layout = served(name).layouts[0]

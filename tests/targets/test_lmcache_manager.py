@@ -59,6 +59,7 @@ def computed(manager, seq_id, tokens, **named):
     return cached
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("layout", ["lru", "lfu", "fifo", "mru", "lru+pages", "lru+layers"])
 def test_it_holds_and_every_situation_occurs(target, layout):
     runs, facts = campaign(target, layout), set()
