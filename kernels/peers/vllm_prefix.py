@@ -60,6 +60,8 @@ def _target(name: str, device: str, *, from_model: bool, **declared: Any) -> Ker
             # Every key in front of a window is loaded, and masked.
             window_reads="tile",
             behind_window="finite",
+            # The newest tokens of a sequence are its queries: none asks without keys.
+            empty_row="undefined",
             out=True,
             **declared,
         ),

@@ -45,6 +45,8 @@ def _target(
             dtypes=dtypes_on(device),
             block_sizes=(16, 32),
             head_sizes=(32, 64, 80),
+            # Tiles begin at multiples of their length, wherever a window does.
+            window_reads="tile",
             out=True,
             **declared,
         ),
