@@ -43,6 +43,8 @@ class CleanSequence:
     extra_keys: tuple[Any, ...] | None
     table: list[int] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
+    # What a manager that compares contents keeps beside the keys: a number for each of them.
+    contents: list[int] = field(default_factory=list)
     num_computed: int = 0
     num_scheduled: int = 0
     num_reserved: int = 0
@@ -397,7 +399,7 @@ class ManagerSteps:
         for block in self._real(sequence.table[full:]):
             if self.pool.ref_count(block) == 1:
                 self.pool.evict([block])
-        del sequence.keys[full:]
+        del sequence.keys[full:], sequence.contents[full:]
         sequence.num_published = min(sequence.num_published, full)
 
     # Giving back.
@@ -534,6 +536,7 @@ class CleanManager(ManagerSteps):
         child.num_computed, child.num_published = parent.num_computed, parent.num_published
         child.num_offered = parent.num_offered
         child.keys, child.family = list(parent.keys), parent.family
+        child.contents = list(parent.contents)
         self._share(parent, child)
         self.sequences[child_id] = child
         return []

@@ -67,9 +67,9 @@ class TrustsHashes(CleanManager):
 class ComparesOneBlock(ContentCheckedManager):
     """Equal tokens behind different parents, and equal hashes."""
 
-    def _content_of(self, sequence: CleanSequence, entry: int) -> Any:
-        tokens, *rest = super()._content_of(sequence, entry)
-        return tokens[-self.block_size :], *rest
+    def _number_of(self, parent: int, tokens: tuple[int, ...], extra_keys: tuple[Any, ...]) -> int:
+        del parent
+        return super()._number_of(-1, tokens, extra_keys)
 
 
 @plant(

@@ -30,7 +30,8 @@ class ContentCheckedManager(CleanManager):
 
     def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
         super().__init__(num_blocks, block_size, **options)
-        self.contents: dict[int, Any] = {}
+        self.contents: dict[int, int] = {}
+        self.numbers: dict[tuple[Any, ...], int] = {}
 
     def _find(self, sequence: CleanSequence, entry: int) -> int | None:
         wanted = self._content_of(sequence, entry)
@@ -45,10 +46,20 @@ class ContentCheckedManager(CleanManager):
         for entry in range(first, sequence.num_published):
             self.contents[sequence.table[entry]] = self._content_of(sequence, entry)
 
-    def _content_of(self, sequence: CleanSequence, entry: int) -> Any:
-        """What the KV of a block depends on: every token so far, and the extra keys."""
-        end = (entry + 1) * self.block_size
-        return sequence.tokens[:end], extra_keys_within(sequence.extra_keys or (), 0, end)
+    def _content_of(self, sequence: CleanSequence, entry: int) -> int:
+        """A number for what the KV of a block depends on, the same one for the same content."""
+        size, contents = self.block_size, sequence.contents
+        while len(contents) <= entry:
+            first = len(contents) * size
+            tokens = tuple(sequence.tokens[first : first + size])
+            extra_keys = extra_keys_within(sequence.extra_keys or (), first, first + len(tokens))
+            parent = contents[-1] if contents else -1
+            contents.append(self._number_of(parent, tokens, tuple(extra_keys)))
+        return contents[entry]
+
+    def _number_of(self, parent: int, tokens: tuple[int, ...], extra_keys: tuple[Any, ...]) -> int:
+        """A parent stands for all before it: whole prefixes of a long prompt take gigabytes."""
+        return self.numbers.setdefault((parent, tokens, extra_keys), len(self.numbers))
 
 
 class ReportingManager(CleanManager):

@@ -168,6 +168,15 @@ def test_nobody_has_to_share_and_somebody_has_to_compute_again():
     assert facts(exclusive, can) == ()
 
 
+def test_nobody_finds_what_is_forgotten_with_its_only_holder():
+    can = manager_capabilities_of(OneUserABlock(8, 2))
+    found = "a prefix was found in the cache"
+    rows = {**EXCLUSIVE, "retention": "while-held"}
+    assert found not in required_manager_facts(ManagerProfile.from_mapping(rows), can)
+    for row in rows.items():
+        assert found in required_manager_facts(ManagerProfile.from_mapping(dict([row])), can)
+
+
 @pytest.mark.parametrize("duplicates", ["first", "last"])
 def test_whose_key_is_the_first_is_open_where_the_index_leaves_out_what_is_held(duplicates):
     class LeavesOut(LeavesOutWhatIsHeld):
