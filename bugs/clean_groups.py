@@ -314,14 +314,22 @@ class CleanHybridManager:
             if most and part.kind.is_full:
                 most = min(most, part._num_found(sequence, most) * part.block_size)
         for length in range(most - most % self.alignment, 0, -self.alignment):
-            hits = [
-                part._hits_of(sequence, length // part.block_size)
-                for part, sequence in zip(self.parts, sequences, strict=True)
-            ]
-            found = [blocks for blocks in hits if blocks is not None]
-            if len(found) == len(hits):
-                return length, found
+            hits = self._hits_at(sequences, length)
+            if hits is not None:
+                return length, hits
         return 0, [[] for _ in self.parts]
+
+    def _hits_at(self, sequences: list[CleanSequence], length: int) -> list[list[int]] | None:
+        """The tables of a prefix of that length, or None if some group has it not cached."""
+        found = {}
+        # Windows first: where one of their few blocks is missing, nobody walks over the rest.
+        for number in sorted(range(len(self.parts)), key=lambda n: self.parts[n].kind.is_full):
+            part = self.parts[number]
+            hits = part._hits_of(sequences[number], length // part.block_size)
+            if hits is None:
+                return None
+            found[number] = hits
+        return [found[number] for number in range(len(self.parts))]
 
     def _never_fits(self, sequences: list[CleanSequence], num_tokens: int | None) -> bool:
         if self.rules.never == "untold":
