@@ -271,7 +271,9 @@ class SequenceModel(SequenceNeeds):
         unsure = pool.doubtful
         if profile.retention == "may-drop":
             unsure = unsure | pool.free.keys()
-        if profile.duplicates == "first" and carriers and unsure.issuperset(carriers):
+        if profile.duplicates == "first" and (
+            unsure.issuperset(carriers) if carriers else self._has_twin(sequence, group, entry)
+        ):
             pool.cache_in_doubt(block, key)
         else:
             pool.cache([block], [key])
@@ -295,6 +297,22 @@ class SequenceModel(SequenceNeeds):
     def _has_rival(self, block: int, carriers: Sequence[int]) -> bool:
         """Whether a key that a block is to get belongs to one block, and another one has it."""
         return self.profile.duplicates != "kept" and bool({*carriers} - {block})
+
+    def _has_twin(self, sequence: SequenceState, group: int, entry: int) -> bool:
+        """Whether another sequence holds a block that is full of the same and has no key.
+
+        Where contents decide it may have got the key just before, since nobody else had it.
+        """
+        if not self.profile.by_content:
+            return False
+        block, key = sequence.tables[group][entry], self.key(sequence, group, entry)
+        return any(
+            other.num_computed >= (entry + 1) * self.block_sizes[group]
+            and other.tables[group][entry] not in {block, self.pool.null_block}
+            and self.key(other, group, entry) == key
+            for other in self.sequences.values()
+            if entry < len(other.tables[group])
+        )
 
     def _coverable(self, covered: int, size: int) -> int:
         """Of so many tokens those whose blocks a hit can need: to an end, and what proves it."""

@@ -9,8 +9,20 @@ from poolproof.certification.certify import certify
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.verdict import Rules, judge
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import (
+    Admit,
+    AppendTokens,
+    Finish,
+    Fork,
+    Preempt,
+    Resume,
+    Step,
+    Truncate,
+)
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_session import ManagerSession
 from poolproof.targets.load import load_target
 
 BLOCK_SIZE = 4
@@ -48,6 +60,20 @@ def test_a_longer_hit_of_a_chunk_may_be_there_where_a_shorter_one_is_not():
     )
     trace = campaign.run(9010).trace
     assert trace is None or trace.violation is None
+
+
+def test_a_block_that_a_twin_may_have_been_cached_before_is_cached_in_doubt():
+    # Two are full of the same in one step, and the first that the manager sees gets the key.
+    design, prompt = design_of(25), TokenChain((0,) * BLOCK_SIZE)
+    profile = ManagerProfile.from_mapping(design.rows)
+    manager = composed(25)(9, BLOCK_SIZE, enable_caching=True)
+    session = ManagerSession(manager, profile, 9, BLOCK_SIZE)
+    for command in (
+        *(Admit(0, prompt, 0), Admit(1, prompt, 0), Step(), Finish(0), Step()),
+        *(Fork(1, 2), AppendTokens(1, (0,)), AppendTokens(2, (0,)), Admit(3, prompt, 0)),
+        *(Preempt(2), Step(), Truncate(1, 1), Resume(2, 0)),
+    ):
+        assert session.step(command) is None
 
 
 @pytest.mark.deep
