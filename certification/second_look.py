@@ -5,10 +5,11 @@ in ways that nobody tells it: a virtual machine that is moved, memory that comes
 A run is deterministic. If it hangs again, the target hangs; if it ends, its result counts, and the
 certification says that something stood still and concludes nothing.
 
-At the sizes of servers a call that is merely slow looks like one that hangs: a correct manager that
-goes through its blocks for each block takes 8 s to admit 34,000 tokens. What hangs twice at such a
-size is run a third time, with `PATIENCE` time limits for each call. If it ends, the target is slow
-there and not wrong.
+At the sizes of servers a call that is merely slow looks like one that hangs: a correct manager
+that goes through its blocks for each block takes 8 s to admit 34,000 tokens. What hangs at such a
+size is run again with `PATIENCE` time limits for each call. If it ends, and a call of it is
+`NEARLY` as long as the limit, the target is slow there and not wrong. If every call was short, the
+first was not slow: it stood still.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 from poolproof.certification.run_kinds import Chunk
-from poolproof.harness.isolation import Executor, Hung, Job, Outcome
+from poolproof.harness.isolation import Executor, Finished, Hung, Job, Outcome
 from poolproof.harness.lost_run import Again
 
-__all__ = ["PATIENCE", "SecondLook"]
+__all__ = ["NEARLY", "PATIENCE", "SecondLook"]
 
 PATIENCE = 6.0
-"""How many time limits a call may take in the third run."""
+"""How many time limits a call may take in the second run, at the sizes of servers."""
+
+NEARLY = 0.25
+"""The share of the limit that makes a call slow: one machine is four times as fast as another."""
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -32,10 +36,10 @@ R = TypeVar("R")
 
 
 class SecondLook(Generic[C]):
-    """An `Executor` over another one that runs a hung job twice, and a large one a third time.
+    """An `Executor` over another one that runs a hung job twice.
 
     `stood_still` has a sentence for each job that hung and ended when it was run again, `slow` one
-    for each that ended when its calls were given more time.
+    for each that needs much time at the sizes of servers.
     """
 
     def __init__(self, executor: Executor[C]) -> None:
@@ -54,13 +58,14 @@ class SecondLook(Generic[C]):
             if not isinstance(outcome, Hung) or isinstance(argument, Again):
                 yield outcome
                 continue
-            (again,) = self._executor.map(job, [argument], patience=patience)
+            is_large = isinstance(argument, Chunk) and argument.kind.production is not None
+            (again,) = self._executor.map(
+                job, [argument], patience=patience * (PATIENCE if is_large else 1.0)
+            )
             if not isinstance(again, Hung):
-                self.stood_still.append(outcome.sentence("a command"))
-            elif isinstance(argument, Chunk) and argument.kind.production is not None:
-                (again,) = self._executor.map(job, [argument], patience=patience * PATIENCE)
-                if not isinstance(again, Hung):
-                    self.slow.append(outcome.sentence("a command"))
+                longest_s = again.longest_still_s if isinstance(again, Finished) else 0.0
+                is_slow = is_large and longest_s >= NEARLY * outcome.seconds
+                (self.slow if is_slow else self.stood_still).append(outcome.sentence("a command"))
             yield again
 
     def serve(

@@ -254,6 +254,10 @@ class SequenceModel(SequenceNeeds):
         pool, profile = self.pool, self.profile
         block, key = sequence.tables[group][entry], self.key(sequence, group, entry)
         carriers = pool.lookup(key)
+        has_twin = False
+        if self.fillings is not None and block != pool.null_block:
+            has_twin = self.fillings.has_twin(block, key)
+            self.fillings.note(block, key)
         if self.sightings is not None and block != pool.null_block:
             takes = self._sight(self.sightings, sequence, group, entry)
             if takes is None:
@@ -272,7 +276,7 @@ class SequenceModel(SequenceNeeds):
         if profile.retention == "may-drop":
             unsure = unsure | pool.free.keys()
         if profile.duplicates == "first" and (
-            unsure.issuperset(carriers) if carriers else self._has_twin(sequence, group, entry)
+            unsure.issuperset(carriers) if carriers else has_twin
         ):
             pool.cache_in_doubt(block, key)
         else:
@@ -297,22 +301,6 @@ class SequenceModel(SequenceNeeds):
     def _has_rival(self, block: int, carriers: Sequence[int]) -> bool:
         """Whether a key that a block is to get belongs to one block, and another one has it."""
         return self.profile.duplicates != "kept" and bool({*carriers} - {block})
-
-    def _has_twin(self, sequence: SequenceState, group: int, entry: int) -> bool:
-        """Whether another sequence holds a block that is full of the same and has no key.
-
-        Where contents decide it may have got the key just before, since nobody else had it.
-        """
-        if not self.profile.by_content:
-            return False
-        block, key = sequence.tables[group][entry], self.key(sequence, group, entry)
-        return any(
-            other.num_computed >= (entry + 1) * self.block_sizes[group]
-            and other.tables[group][entry] not in {block, self.pool.null_block}
-            and self.key(other, group, entry) == key
-            for other in self.sequences.values()
-            if entry < len(other.tables[group])
-        )
 
     def _coverable(self, covered: int, size: int) -> int:
         """Of so many tokens those whose blocks a hit can need: to an end, and what proves it."""

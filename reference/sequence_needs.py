@@ -16,6 +16,7 @@ from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.reference.content_names import Content, ContentNames
 from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.fillings import Fillings
 from poolproof.reference.sequence_state import SequenceState
 from poolproof.reference.sightings import Sightings
 
@@ -52,6 +53,8 @@ class SequenceNeeds:
         self.pool = self.pool_class(num_blocks, rows, enable_caching=self.enable_caching)
         self.pool.owner_noun = "sequence"
         self.sightings = Sightings(profile) if profile.prior_sightings else None
+        is_open = profile.by_content and profile.duplicates == "first"
+        self.fillings = Fillings() if is_open else None
         self.is_exclusive = profile.held_blocks == "exclusive"
         self.found: Finds = self._free_carriers if self.is_exclusive else self.pool.lookup
         """The blocks that a hit of a key may name."""

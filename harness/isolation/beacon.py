@@ -1,7 +1,7 @@
 """Counters in shared memory: a job shows its progress at the cost of one addition.
 
-One worker writes a beacon; the watchman and the caller read it. Nothing is locked, because each
-cell has one writer and a torn read only delays a verdict by one look.
+One worker writes a beacon; the watchman and the caller read it, and the watchman notes how long the
+worker stood still. Nothing is locked: a torn read only delays a verdict by one look.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Beacon", "BeaconArena"]
 
 _CELLS = 8
 _BUMP_INTERVAL_S = 0.1
-_BUMPS, _MARK, _STARTED, _ENDED, _CAME_BACK = range(5)
+_BUMPS, _MARK, _STARTED, _ENDED, _CAME_BACK, _STILL_MS = range(6)
 
 
 class Beacon:
@@ -69,12 +69,16 @@ class Beacon:
 
     def begin(self) -> None:
         """Begin a call: the time limit runs."""
-        self._cells[_BUMPS] = self._cells[_MARK] = 0
+        self._cells[_BUMPS] = self._cells[_MARK] = self._cells[_STILL_MS] = 0
         self._cells[_STARTED] += 1
 
     def end(self) -> None:
         """End the call: until the next one begins, no time limit runs."""
         self._cells[_ENDED] = self._cells[_STARTED]
+
+    def note_still(self, seconds: float) -> None:
+        """Note, as the watchman, that there has been no bump for so long."""
+        self._cells[_STILL_MS] = max(self._cells[_STILL_MS], round(1000 * seconds))
 
     def reset(self) -> None:
         """Back to zero, for another worker."""
@@ -100,6 +104,11 @@ class Beacon:
     def progress(self) -> int:
         """Bumps in the current or last call; if it came back twice, the bumps until then."""
         return int(self._cells[_CAME_BACK] or self._cells[_BUMPS])
+
+    @property
+    def longest_still_s(self) -> float:
+        """The longest time between two bumps of the current or last call, to a look exactly."""
+        return float(self._cells[_STILL_MS] / 1000)
 
     @property
     def last_mark(self) -> int:

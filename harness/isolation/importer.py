@@ -31,6 +31,7 @@ from poolproof.harness.isolation.limits import MOST_PROCESSES, Limits, memory_in
 from poolproof.harness.isolation.outcome import (
     Died,
     Failed,
+    Finished,
     Forked,
     Hung,
     ImporterError,
@@ -193,7 +194,11 @@ class Importer:
             if worker.line.poll():
                 answer = worker.line.recv_bytes()
                 if not worker.beacon.came_back_twice:
-                    return read_answer(answer)
+                    outcome = read_answer(answer)
+                    if isinstance(outcome, Finished):
+                        still_s = worker.beacon.longest_still_s
+                        outcome = replace(outcome, longest_still_s=still_s)
+                    return outcome
                 # Which of the two has answered is not known.
                 self.kill(worker)
                 return Forked(progress=worker.beacon.progress, mark=worker.beacon.last_mark)

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
@@ -44,9 +44,13 @@ _FRAME = re.compile(r'^  File "(?P<path>.*)", line (?P<line>\d+|\?\?\?) in (?P<n
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[R]):
-    """The job returned."""
+    """The job returned.
+
+    `longest_still_s` is the longest time without progress, 0 where nobody watched.
+    """
 
     value: R
+    longest_still_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,7 @@ class _Watchman:
             return
         child.still_s = child.still_s + own_s if seen == child.seen else 0.0
         child.seen = seen
+        child.beacon.note_still(child.still_s)
         if child.beacon.came_back_twice:
             self._lose(child, Forked())
             return

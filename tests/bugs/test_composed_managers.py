@@ -15,6 +15,7 @@ from poolproof.contract.manager_commands import (
     AppendTokens,
     Finish,
     Fork,
+    LookupPrefix,
     Preempt,
     Resume,
     Step,
@@ -62,18 +63,43 @@ def test_a_longer_hit_of_a_chunk_may_be_there_where_a_shorter_one_is_not():
     assert trace is None or trace.violation is None
 
 
-def test_a_block_that_a_twin_may_have_been_cached_before_is_cached_in_doubt():
-    # Two are full of the same in one step, and the first that the manager sees gets the key.
-    design, prompt = design_of(25), TokenChain((0,) * BLOCK_SIZE)
+def commands_hold(seed, num_blocks, commands):
+    design = design_of(seed)
     profile = ManagerProfile.from_mapping(design.rows)
-    manager = composed(25)(9, BLOCK_SIZE, enable_caching=True)
-    session = ManagerSession(manager, profile, 9, BLOCK_SIZE)
-    for command in (
-        *(Admit(0, prompt, 0), Admit(1, prompt, 0), Step(), Finish(0), Step()),
-        *(Fork(1, 2), AppendTokens(1, (0,)), AppendTokens(2, (0,)), Admit(3, prompt, 0)),
+    manager = composed(seed)(num_blocks, BLOCK_SIZE, enable_caching=True)
+    session = ManagerSession(manager, profile, num_blocks, BLOCK_SIZE)
+    return [session.step(command) for command in commands] == [None] * len(commands)
+
+
+PROMPT = TokenChain((0,) * BLOCK_SIZE)
+LONGER = TokenChain((0,) * (BLOCK_SIZE + 1))
+
+
+def test_a_twin_that_is_held_may_have_been_cached_before():
+    # Two are full of the same in one step, and the first that the manager sees gets the key.
+    commands = (
+        *(Admit(0, PROMPT, 0), Admit(1, PROMPT, 0), Step(), Finish(0), Step()),
+        *(Fork(1, 2), AppendTokens(1, (0,)), AppendTokens(2, (0,)), Admit(3, PROMPT, 0)),
         *(Preempt(2), Step(), Truncate(1, 1), Resume(2, 0)),
-    ):
-        assert session.step(command) is None
+    )
+    assert commands_hold(25, 9, commands)
+
+
+def test_a_twin_that_is_free_may_have_been_cached_before():
+    # What the design cached anew it gives back, and forgets it once the next one is computed.
+    commands = (
+        *(
+            Admit(0, PROMPT, 0),
+            Step(),
+            Admit(1, PROMPT, 0),
+            Finish(0),
+            AppendTokens(1, (0,)),
+            Step(),
+        ),
+        *(Fork(1, 2), AppendTokens(1, (0,)), Step(), AppendTokens(1, (0, 0, 0)), Preempt(1)),
+        *(Finish(2), Step(), Resume(1, 0), Step(), AppendTokens(1, (0,)), LookupPrefix(LONGER)),
+    )
+    assert commands_hold(25, 9, commands)
 
 
 @pytest.mark.deep

@@ -58,6 +58,25 @@ def takes_three_limits(context, argument, beacon):
     return "ended"
 
 
+def takes_half_a_limit_the_second_time(context, argument, beacon):
+    time.sleep(LIMITS.call_timeout_s * (60 if is_first() else 0.5))
+    return "ended"
+
+
+def takes_nothing_the_second_time(context, argument, beacon):
+    time.sleep(60 if is_first() else 0)
+    return "ended"
+
+
+def is_first():
+    """Whether nobody has asked before, in any worker of this test."""
+    flag = Path(os.environ["FLAG"])
+    if flag.exists():
+        return False
+    flag.touch()
+    return True
+
+
 SMALL = Chunk(POOL, seed=0, first=0, count=1)
 LARGE = Chunk(
     layout_kind(Level.MANAGER, "full").at_production_sizes(QUICK_SIZES), seed=0, first=0, count=1
@@ -91,6 +110,26 @@ def test_what_is_slow_at_the_sizes_of_servers_is_given_time():
         (outcome,) = look.map(takes_three_limits, [LARGE])
     assert outcome == Finished("ended")
     assert (look.slow, look.stood_still) == (["a command did not return within 1 s"], [])
+
+
+@needs_fork
+def test_what_nearly_takes_the_limit_at_the_sizes_of_servers_is_slow(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAG", str(tmp_path / "flag"))
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        (outcome,) = look.map(takes_half_a_limit_the_second_time, [LARGE])
+    assert outcome == Finished("ended")
+    assert (look.slow, look.stood_still) == (["a command did not return within 1 s"], [])
+
+
+@needs_fork
+def test_what_is_short_the_second_time_stood_still_at_any_size(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAG", str(tmp_path / "flag"))
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        (outcome,) = look.map(takes_nothing_the_second_time, [LARGE])
+    assert outcome == Finished("ended")
+    assert (look.slow, look.stood_still) == ([], ["a command did not return within 1 s"])
 
 
 @needs_fork

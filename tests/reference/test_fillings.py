@@ -1,0 +1,19 @@
+"""What each block was filled with last."""
+
+from poolproof.reference.fillings import Fillings
+
+
+def test_a_block_has_a_twin_while_another_is_full_of_the_same():
+    fillings = Fillings()
+    fillings.note(1, b"a")
+    assert not fillings.has_twin(1, b"a")
+    assert fillings.has_twin(2, b"a")
+    assert not fillings.has_twin(2, b"b")
+
+
+def test_a_block_that_is_filled_anew_is_no_twin_any_more():
+    fillings = Fillings()
+    fillings.note(1, b"a")
+    fillings.note(1, b"b")
+    assert not fillings.has_twin(2, b"a")
+    assert fillings.has_twin(2, b"b")
