@@ -16,7 +16,7 @@ plant = MANAGER_ADMISSION_BUGS.plant
 
 
 def _has_cache(profile: ManagerProfile) -> bool:
-    return profile.publishes != "never"
+    return profile.has_hits
 
 
 def _is_exact(profile: ManagerProfile) -> bool:

@@ -34,7 +34,7 @@ FOUND = ("DATA", "IDX", "ADM")
 
 
 def _has_cache(profile: ManagerProfile) -> bool:
-    return profile.publishes != "never"
+    return profile.has_hits
 
 
 @plant(

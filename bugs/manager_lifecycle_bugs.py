@@ -18,7 +18,7 @@ COUNTS = ("I1", "OWN")
 
 
 def _has_cache(profile: ManagerProfile) -> bool:
-    return profile.publishes != "never"
+    return profile.has_hits
 
 
 @plant(

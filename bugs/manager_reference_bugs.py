@@ -20,7 +20,7 @@ UNGUARDED = ManagerProfile(misuse="undefined")
 
 
 def _has_cache(profile: ManagerProfile) -> bool:
-    return profile.publishes != "never"
+    return profile.has_hits
 
 
 def _frees_at_once(profile: ManagerProfile) -> bool:

@@ -21,7 +21,7 @@ HYBRID = ManagerProfile(null_block=0, groups=(CacheGroup(), SLIDING))
 
 
 def _has_cache(profile: ManagerProfile) -> bool:
-    return profile.publishes != "never"
+    return profile.has_hits
 
 
 def _is_exact(profile: ManagerProfile) -> bool:

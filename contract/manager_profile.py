@@ -230,6 +230,16 @@ class ManagerProfile(Profile):
         return self.index == "content"
 
     @property
+    def has_hits(self) -> bool:
+        """Whether a sequence can find blocks of another one.
+
+        Not where each is forgotten with its last holder, and shown to nobody until then.
+        """
+        if self.retention != "while-held":
+            return self.publishes != "never"
+        return self.publishes not in ("never", "finish") and self.held_blocks == "shared"
+
+    @property
     def promises_hits(self) -> bool:
         """Whether the target said that whatever is cached is found."""
         return self.hits == "exact" and self.declares("hits")

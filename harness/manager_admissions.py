@@ -247,6 +247,8 @@ class AdmissionJudge:
             self._schedule_head(sequence, found, getattr(command, "num_tokens", 0))
             unknown = self.model.num_unknown(sequence, found)
             needed = max(needed, self.model.most_blocks_needed(sequence, found) + unknown)
+            if needed > fit:
+                break
         return needed
 
     def _other_hits(self, sequence: SequenceState, cached: int) -> Iterator[int]:
@@ -263,11 +265,13 @@ class AdmissionJudge:
             if profile.hash_tokens:
                 # A state may be there where a shorter one is not, at the end of a block or inside.
                 inside = range(profile.hash_tokens, most + 1, profile.hash_tokens)
-                yield from (n for n in inside if self.memory.holds_hit(sequence, n))
+                search = self.memory.search(sequence)
+                yield from filter(search.holds, inside)
                 return
+            search = self.memory.search(sequence, is_usable=self.tables.has_room_in)
             longer = range(cached - cached % size + size, sequence.num_tokens, size)
             for found in (*longer, most) if most > cached else longer:
-                if self.memory.holds_hit(sequence, found, is_usable=self.tables.has_room_in):
+                if search.holds(found):
                     yield found
                 elif not self.model.has_windows:
                     # A window or a chunk may hold what a longer hit reads and not a shorter one's.

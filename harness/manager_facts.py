@@ -104,11 +104,12 @@ def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[s
     ]
     if profile.publishes != "never":
         is_exclusive = profile.held_blocks == "exclusive"
-        beside = COMPUTED_BESIDE if is_exclusive else "a block was shared with a running sequence"
-        facts.append(beside)
-        # Who forgets a block with its last holder, and shows it to nobody until then, has no hits.
-        if not is_exclusive or profile.retention != "while-held":
+        if profile.has_hits:
             facts.append("a prefix was found in the cache")
+        if is_exclusive:
+            facts.append(COMPUTED_BESIDE)
+        elif profile.has_hits:
+            facts.append("a block was shared with a running sequence")
         if profile.retention != "while-held":
             facts += ["a free cached block was revived", "an admission evicted a cached block"]
         finds_early = profile.same_step_hit == "allowed" and profile.publishes != "finish"

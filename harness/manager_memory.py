@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.every_invariant import EveryInvariant
@@ -32,7 +33,7 @@ from poolproof.reference.state_columns import (
     own_entry,
 )
 
-__all__ = ["ManagerMemory"]
+__all__ = ["HitSearch", "ManagerMemory"]
 
 
 def _any(_: int) -> bool:
@@ -215,31 +216,17 @@ class ManagerMemory:
         """Whether what the sequence found is only written in this step."""
         return sequence.seq_id in self._waiting
 
-    def holds_hit(
-        self, sequence: SequenceState, cached: int, *, is_usable: Callable[[int], bool] = _any
-    ) -> bool:
-        """Whether for each entry that a hit of `cached` tokens needs some block holds its KV.
+    def holds_hit(self, sequence: SequenceState, cached: int) -> bool:
+        """Whether for each entry that a hit of `cached` tokens needs some block holds its KV."""
+        return self.search(sequence).holds(cached)
 
-        Only blocks that are usable count.
-        """
-        for group, kind, size in self._groups:
-            is_state = kind.is_state
-            first = max(0, cached - 1) if is_state else kind.first_read(cached)
-            holders: dict[int, dict[Content, list[int]]] = {}
-            for entry in range(first // size, -(-cached // size)):
-                last = min((entry + 1) * size, cached) - 1
-                slot = 0 if is_state else last % size
-                if slot not in holders:
-                    holders[slot] = self._holders(group, slot)
-                content = sequence.contents[group][last]
-                blocks = filter(is_usable, holders[slot].get(content, ()))
-                if any(self.holds_entry(sequence, group, entry, b, cached) for b in blocks):
-                    continue
-                if not (is_state and self._will_be_left(group, content)):
-                    return False
-        return True
+    def search(
+        self, sequence: SequenceState, *, is_usable: Callable[[int], bool] = _any
+    ) -> HitSearch:
+        """What asks for hits of one sequence at many lengths, of blocks that are usable."""
+        return HitSearch(self, self._groups, sequence, is_usable)
 
-    def _will_be_left(self, group: int, state: Content) -> bool:
+    def will_be_left(self, group: int, state: Content) -> bool:
         """Whether this step leaves a state, which is found before it is written."""
         return self.finds_unwritten and any(
             state == sequence.contents[group][end - 1]
@@ -263,7 +250,7 @@ class ManagerMemory:
                 count += sum(key in held_free for key in kept)
         return count
 
-    def _holders(self, group: int, slot: int) -> dict[Content, list[int]]:
+    def holders_in(self, group: int, slot: int) -> dict[Content, list[int]]:
         """For each content the blocks that hold it in a slot, or will after this step."""
         holders: dict[Content, list[int]] = {}
         for block, slots in enumerate(self.device.slots):
@@ -476,6 +463,57 @@ class ManagerMemory:
             what="a state" if kind == "state" else "KV",
             group=wanted.group if len(self._groups) > 1 else None,
         )
+
+
+class HitSearch:
+    """Whether blocks hold the KV that hits of one sequence need, at one length after another.
+
+    As long as the memory stays as it is. What was found once is not looked for again: each length
+    of a prompt of 65,541 tokens may be asked for, and the time counts as the target's.
+    """
+
+    def __init__(
+        self,
+        memory: ManagerMemory,
+        groups: Iterable[tuple[int, CacheGroup, int]],
+        sequence: SequenceState,
+        is_usable: Callable[[int], bool],
+    ) -> None:
+        self._memory, self._sequence, self._is_usable = memory, sequence, is_usable
+        # Windows first: where one of their few blocks is missing, nobody walks over the rest.
+        self._groups = sorted(groups, key=lambda numbered: numbered[1].is_full)
+        self._holders: dict[tuple[int, int], dict[Content, list[int]]] = {}
+        self._num_found = [0] * len(self._groups)
+
+    def holds(self, cached: int) -> bool:
+        """Whether for each entry that a hit of `cached` tokens needs some block holds its KV."""
+        return all(self._holds_in(group, kind, size, cached) for group, kind, size in self._groups)
+
+    def _holds_in(self, group: int, kind: CacheGroup, size: int, cached: int) -> bool:
+        first = max(0, cached - 1) if kind.is_state else kind.first_read(cached)
+        begin, num_whole = first // size, cached // size
+        if kind.is_full:
+            begin = min(self._num_found[group], num_whole)
+        for entry in range(begin, -(-cached // size)):
+            if not self._holds_entry(group, kind, size, entry, cached):
+                return False
+            if kind.is_full and entry < num_whole:
+                self._num_found[group] = entry + 1
+        return True
+
+    def _holds_entry(
+        self, group: int, kind: CacheGroup, size: int, entry: int, cached: int
+    ) -> bool:
+        memory, sequence = self._memory, self._sequence
+        last = min((entry + 1) * size, cached) - 1
+        slot = 0 if kind.is_state else last % size
+        if (group, slot) not in self._holders:
+            self._holders[group, slot] = memory.holders_in(group, slot)
+        content = sequence.contents[group][last]
+        blocks = filter(self._is_usable, self._holders[group, slot].get(content, ()))
+        if any(memory.holds_entry(sequence, group, entry, b, cached) for b in blocks):
+            return True
+        return kind.is_state and memory.will_be_left(group, content)
 
 
 def _require_blocks(

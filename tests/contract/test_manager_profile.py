@@ -106,3 +106,19 @@ def test_groups_can_be_written_as_text():
 )
 def test_what_a_query_reads_begins_where_its_kind_says(group, position, first):
     assert group.first_read(position) == first
+
+
+@pytest.mark.parametrize(
+    ("rows", "has_hits"),
+    [
+        ({}, True),
+        ({"publishes": "never"}, False),
+        ({"publishes": "finish"}, True),
+        ({"retention": "while-held"}, True),
+        ({"retention": "while-held", "publishes": "finish"}, False),
+        ({"held_blocks": "exclusive", "null_block": 0}, True),
+        ({"held_blocks": "exclusive", "null_block": 0, "retention": "while-held"}, False),
+    ],
+)
+def test_who_forgets_a_block_before_another_may_find_it_has_no_hits(rows, has_hits):
+    assert ManagerProfile.from_mapping(rows).has_hits is has_hits
