@@ -5,11 +5,14 @@
 `key` and `value` are (num_tokens, num_kv_heads, head_size), the caches (num_blocks, block_size,
 num_kv_heads, head_size) with any strides, and `slot_mapping` (num_tokens,) holds
 `block * block_size + place in the block`, or a negative number for padding. No slot occurs twice.
-The scales are passed where the declaration has fp8 among its `casts`. What is returned is ignored.
+The scales are passed where the declaration has fp8 or int8 among its `casts`. What is returned is
+ignored.
 
 The answer is exact. A token is stored as it is; in a cache of a half type rounded to nearest; in an
-fp8 cache divided by the scale, cut to the type's range and rounded to nearest, where multiplying by
-the inverse of the scale in float32 is right as well. Every other byte of every tensor stays.
+fp8 or int8 cache divided by the scale, cut to the type's range and rounded to nearest, where
+multiplying by the inverse of the scale in float32 is right as well. In int8 a number halfway
+between two may become either, and the lowest may be -128 or -127. Every other byte of every tensor
+stays.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from poolproof.kernels.functions.cases import (
     smaller_values,
     why_not,
 )
-from poolproof.kernels.functions.declaration import FunctionDeclaration
+from poolproof.kernels.functions.declaration import CASTS, FunctionDeclaration
 from poolproof.kernels.functions.memory import (
     bits,
     changed_bytes,
@@ -57,6 +60,8 @@ from poolproof.kernels.read_sets import recorded
 __all__ = ["CACHE_WRITE", "Write", "WriteCase", "build_write", "stored"]
 
 FP8 = ("float8_e4m3fn", "float8_e5m2")
+SCALED = (*FP8, "int8")
+"""Caches that hold tokens divided by a scale."""
 SCALES = (0.3, 0.7)
 """Not powers of two, so that a lost or doubled scale cannot hide."""
 
@@ -66,7 +71,7 @@ class WriteCase(FunctionCase):
     """`slots` are those of a small cache; with a `reach` its blocks stand in a large one.
 
     `extra_rows` of the keys and values are behind the last slot. `views` are the tensors that are
-    slices of one projection. `beyond` says that fp8 numbers go beyond the range of their type.
+    slices of one projection. `beyond` says that scaled numbers go beyond the range of their type.
     """
 
     slots: tuple[int, ...] = ()
@@ -109,7 +114,7 @@ class WriteCase(FunctionCase):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The tensors of one call, and the scales if the cache is fp8."""
+    """The tensors of one call, and the scales: 1 where the cache takes tokens as they are."""
 
     key: Tensor
     value: Tensor
@@ -148,6 +153,8 @@ def build_write(case: WriteCase, device: str = "cpu") -> Write:
     size = 1.0
     if case.cache_dtype in FP8:
         size = torch.finfo(cache_dtype).max * (0.5 if case.beyond else 0.01)
+    elif case.cache_dtype == "int8":
+        size = 127.0 * (0.5 if case.beyond else 0.06)
     rows = []
     for _ in "kv":
         new = torch.randn(count, case.num_kv_heads, case.head_size, generator=draw) * size
@@ -166,7 +173,7 @@ def build_write(case: WriteCase, device: str = "cpu") -> Write:
         for slot in case.slots
     ]
     slots = torch.tensor(far, dtype=getattr(torch, case.slot_type), device=device)
-    scales = SCALES if case.cache_dtype in FP8 else (1.0, 1.0)
+    scales = SCALES if case.cache_dtype in SCALED else (1.0, 1.0)
     return Write(key, value, *caches, slots, scales)
 
 
@@ -184,20 +191,25 @@ def _sliced(case: WriteCase, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor
     return slices[0], slices[1]
 
 
-def stored(numbers: Tensor, dtype: torch.dtype, scale: float) -> tuple[Tensor, Tensor]:
-    """What tokens look like in a cache of a type: divided, and multiplied by the inverse."""
-    if str(dtype).removeprefix("torch.") not in FP8:
-        return numbers.to(dtype), numbers.to(dtype)
-    most = torch.finfo(dtype).max
+def stored(numbers: Tensor, dtype: torch.dtype, scale: float) -> tuple[Tensor, ...]:
+    """What tokens may look like in a cache of a type, element by element; the usual form first."""
+    if str(dtype).removeprefix("torch.") not in SCALED:
+        return (numbers.to(dtype),)
     inverse = torch.tensor(1.0, dtype=torch.float32) / torch.tensor(scale, dtype=torch.float32)
-    forms = (numbers.float() / scale, numbers.float() * inverse)
-    divided, multiplied = (form.clamp(-most, most).to(dtype) for form in forms)
-    return divided, multiplied
+    quotients = (numbers.float() / scale, numbers.float() * inverse)
+    if dtype is not torch.int8:
+        most = torch.finfo(dtype).max
+        return tuple(quotient.clamp(-most, most).to(dtype) for quotient in quotients)
+    # In float64, where adding a half rounds nothing.
+    halves = [
+        half for q in quotients for half in ((q.double() - 0.5).ceil(), (q.double() + 0.5).floor())
+    ]
+    return tuple(half.clamp(least, 127).to(dtype) for half in halves for least in (-128, -127))
 
 
 def _call(target: FunctionTarget, write: Write) -> None:
     keywords: dict[str, Any] = {}
-    if "fp8" in target.declaration.casts:
+    if not {"fp8", "int8"}.isdisjoint(target.declaration.casts):
         keywords = {"key_scale": write.scales[0], "value_scale": write.scales[1]}
     target(write.key, write.value, write.key_cache, write.value_cache, write.slots, **keywords)
 
@@ -219,12 +231,12 @@ def _missing(write: Write) -> str | None:
             continue
         tokens, blocks, offsets = (torch.tensor(part) for part in zip(*places, strict=True))
         found = bits(cache[blocks, offsets])
-        right, other = (bits(form) for form in stored(numbers[tokens], cache.dtype, scale))
-        bad = ((found != right) & (found != other)).nonzero()
+        forms = [bits(form) for form in stored(numbers[tokens], cache.dtype, scale)]
+        bad = torch.stack([found != form for form in forms]).all(0).nonzero()
         if len(bad):
             number, head, element = bad[0].tolist()
             was, wanted = (
-                float(form.view(cache.dtype)[number, head, element]) for form in (found, right)
+                float(form.view(cache.dtype)[number, head, element]) for form in (found, forms[0])
             )
             wrong_tokens = len(set(bad[:, 0].tolist()))
             return (
@@ -340,6 +352,8 @@ def _draw(choose: Choose, allowed: FunctionDeclaration, most: int = 12) -> Write
     cache_dtype = None
     if cast == "fp8":
         cache_dtype = pick(choose, FP8)
+    elif cast == "int8":
+        cache_dtype = "int8"
     elif cast == "half" and dtype == "float32" and halves:
         cache_dtype = pick(choose, halves)
     count = choose(most) + (not (allowed.empty == "nothing" and choose(12) == 0))
@@ -477,7 +491,7 @@ def _precision(case: WriteCase) -> str:
 
 def _not_covered(target: FunctionTarget) -> list[str]:
     lines = ["two tokens for one slot, which no engine asks for", "scales per head or token"]
-    absent = [cast for cast in ("half", "fp8") if cast not in target.declaration.casts]
+    absent = [cast for cast in CASTS if cast not in target.declaration.casts]
     if absent:
         lines.append(f"not declared, so not driven: caches in {', '.join(absent)}")
     return lines

@@ -13,7 +13,7 @@ from typing import Any
 from poolproof.kernels.declaration import DeclarationError
 from poolproof.kernels.layouts import LAYOUTS
 
-__all__ = ["ROWS", "FunctionDeclaration"]
+__all__ = ["CASTS", "ROWS", "FunctionDeclaration"]
 
 Values = tuple[Any, ...]
 
@@ -39,6 +39,9 @@ def _sizes(most: int, *default: int) -> DeclaredRow:
     return DeclaredRow(range(1, most + 1), default, is_list=True)
 
 
+CASTS = ("half", "fp8", "int8")
+"""Caches of another type than that of the tokens."""
+
 _FLOATS = ("float32", "float16", "bfloat16")
 _CACHE = {
     "layouts": _several(*LAYOUTS),
@@ -54,7 +57,8 @@ _PAIRS = {"dtypes": _several(*_FLOATS, "float8_e4m3fn"), "pair_types": _several(
 ROWS: dict[str, dict[str, DeclaredRow]] = {
     "cache-write": {
         "dtypes": _several(*_FLOATS),
-        "casts": _several("half", "fp8"),
+        # int8 has to be declared: a write that was asked for fp8 alone stays what it was.
+        "casts": DeclaredRow(CASTS, ("half", "fp8"), is_list=True),
         "beyond_range": DeclaredRow(("cut", "undefined")),
         "padding": DeclaredRow(("negative", "minus-one", "absent")),
         "extra_rows": DeclaredRow(("ignored", "absent")),
@@ -76,7 +80,7 @@ ROWS: dict[str, dict[str, DeclaredRow]] = {
     },
 }
 """Of a cache write: `casts` are the caches of another type that it takes: a half type for tokens in
-float32, fp8 with a scale. `beyond_range` says whether numbers beyond the range of fp8 are cut,
+float32, fp8 and int8 with a scale. `beyond_range` says whether numbers beyond the range are cut,
 `padding` which slots are skipped, `extra_rows` whether keys may have more rows than there are
 slots, `views` what may be a slice of a larger tensor. `overlap`: what a list of copies means in
 which a block is source and destination. `empty`: whether a call may have nothing to do.

@@ -185,16 +185,33 @@ class _Cast(TorchWrite):
             rows = rows.half()
         if cache.element_size() > 1:
             return super().stored(rows, cache, scale)
-        most = torch.finfo(cache.dtype).max
         if self.mistake == "numbers are multiplied by the scale":
-            return (rows.float() * scale).clamp(-most, most).to(cache.dtype)
+            return self.quantised(rows.float() * scale, cache.dtype)
         if self.mistake == "the scale is dropped":
-            return rows.float().clamp(-most, most).to(cache.dtype)
+            return self.quantised(rows.float(), cache.dtype)
+        if cache.dtype is torch.int8:
+            return super().stored(rows, cache, scale)
         if self.mistake == "numbers beyond the range are not cut":
             return (rows.float() / scale).to(cache.dtype)
         if self.mistake == "numbers are cut at 240":
             return (rows.float() / scale).clamp(-240, 240).to(cache.dtype)
         return super().stored(rows, cache, scale)
+
+
+class _Int8(TorchWrite):
+    """Numbers become whole ones in the wrong way."""
+
+    def __init__(self, mistake: str, step: Step) -> None:
+        self.mistake, self.step = mistake, step
+
+    def quantised(self, numbers: Tensor, dtype: torch.dtype) -> Tensor:
+        if dtype is not torch.int8:
+            return super().quantised(numbers, dtype)
+        return self.step(numbers).to(torch.int32).to(torch.int8)
+
+
+def _int8(mistake: str, step: Step) -> tuple[str, Any]:
+    return mistake, partial(_Int8, mistake, step)
 
 
 class _Rows(TorchWrite):
@@ -365,6 +382,17 @@ STORAGE_FAMILIES = (
         "numbers are multiplied by the scale", "the scale is dropped",
         "numbers beyond the range are not cut", "numbers are cut at 240"), _WRITTEN,
         thread="https://github.com/flashinfer-ai/flashinfer/issues/1023"),
+    FaultFamily("FO", "in int8 {}", (
+        _int8("numbers are cut off and not rounded", lambda n: n.clamp(-128, 127).trunc()),
+        _int8("numbers are rounded down", lambda n: n.clamp(-128, 127).floor()),
+        _int8("numbers are rounded up", lambda n: n.clamp(-128, 127).ceil()),
+        _int8("numbers beyond the range wrap around", lambda n: n.round()),
+        _int8("numbers above 127 wrap around", lambda n: n.round().clamp(min=-128)),
+        _int8("numbers are cut at 63", lambda n: n.round().clamp(-64, 63)),
+        _int8("numbers are cut at 0", lambda n: n.round().clamp(0, 127)),
+        _int8("numbers stand 128 higher", lambda n: n.round().clamp(-128, 127) + 128),
+        _int8("even numbers alone are stored", lambda n: 2 * (n.clamp(-128, 127) / 2).round()),
+    ), _WRITTEN),
     FaultFamily("FV", "{}", _members(
         _Cast, "the source is scaled where it stands"), ("sources",)),
     FaultFamily("FR", "{}", _members(

@@ -27,9 +27,17 @@ class _Inverse(TorchWrite):
     def stored(self, rows: Tensor, cache: Tensor, scale: float) -> Tensor:
         if cache.element_size() > 1:
             return rows.to(cache.dtype)
-        most = torch.finfo(cache.dtype).max
-        inverse = torch.tensor(1.0) / torch.tensor(scale)
-        return (rows.float() * inverse).clamp(-most, most).to(cache.dtype)
+        return self.quantised(rows.float() * (torch.tensor(1.0) / torch.tensor(scale)), cache.dtype)
+
+
+class _AwayFromZero(TorchWrite):
+    """Rounds halves away from 0, and has as many numbers below 0 as above."""
+
+    def quantised(self, numbers: Tensor, dtype: torch.dtype) -> Tensor:
+        if dtype is not torch.int8:
+            return super().quantised(numbers, dtype)
+        whole = (numbers.double().abs() + 0.5).floor().clamp(max=127)
+        return (whole * numbers.sign()).to(dtype)
 
 
 class _ByBlock(TorchWrite):
@@ -104,6 +112,8 @@ class _Sorted(TorchSwap):
 ODD_STORAGE: dict[str, tuple[Any, dict[str, Any]]] = {
     "write: token after token": (_OneByOne(), {}),
     "write: the inverse of the scale": (_Inverse(), {}),
+    "write: halves away from 0": (_AwayFromZero(), {}),
+    "write: neither fp8 nor int8": (_OneByOne(), {"casts": ["half"]}),
     "write: block after block": (_ByBlock(), {}),
     "write: flat memory": (_FlatMemory(), {}),
     "write: eight elements at a time": (_Elementwise(), {}),

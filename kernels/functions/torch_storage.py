@@ -13,7 +13,7 @@ from torch import Tensor
 
 from poolproof.kernels.functions.block_copy import BLOCK_COPY, BLOCK_SWAP
 from poolproof.kernels.functions.cache_write import CACHE_WRITE
-from poolproof.kernels.functions.declaration import FunctionDeclaration
+from poolproof.kernels.functions.declaration import CASTS, FunctionDeclaration
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.kind import Kind
 
@@ -73,17 +73,23 @@ class TorchWrite:
     def stored(self, rows: Tensor, cache: Tensor, scale: float) -> Tensor:
         """The numbers as the cache holds them."""
         if cache.element_size() == 1:
-            most = torch.finfo(cache.dtype).max
-            rows = (rows.float() / scale).clamp(-most, most)
+            return self.quantised(rows.float() / scale, cache.dtype)
         return rows.to(cache.dtype)
+
+    def quantised(self, numbers: Tensor, dtype: torch.dtype) -> Tensor:
+        """Numbers that are scaled already, cut to the range of the type."""
+        if dtype is torch.int8:
+            return numbers.round().clamp(-128, 127).to(dtype)
+        most = torch.finfo(dtype).max
+        return numbers.clamp(-most, most).to(dtype)
 
     def put(self, cache: Tensor, block: Tensor, offset: Tensor, rows: Tensor) -> None:
         """Store the numbers."""
         cache[block, offset] = rows
 
     def target(self, name: str, **declared: Any) -> FunctionTarget:
-        """This function as a target."""
-        return function_target(CACHE_WRITE, self, name, **declared)
+        """This function as a target, of all caches that there are."""
+        return function_target(CACHE_WRITE, self, name, **{"casts": CASTS, **declared})
 
 
 class TorchCopy:

@@ -112,6 +112,20 @@ def test_fp8_is_cut_and_rounded_by_either_form_of_the_scale():
     assert multiplied.float().tolist()[:2] == [448.0, -448.0]
 
 
+def test_int8_is_cut_and_rounded_to_nearest_and_a_half_to_either_side():
+    numbers = torch.tensor([500.0, -500.0, 1.5, -2.5, 0.9])
+    forms = torch.stack(stored(numbers, torch.int8, 1.0)).tolist()
+    found = [set(column) for column in zip(*forms, strict=True)]
+    assert found == [{127}, {-128, -127}, {1, 2}, {-3, -2}, {1}]
+
+
+def test_int8_is_asked_for_only_where_it_is_declared():
+    plain = FunctionDeclaration.from_mapping({"kind": "cache-write"})
+    assert plain.casts == ("half", "fp8")
+    lines = CACHE_WRITE.not_covered(replace(write_target("cpu"), declaration=plain))
+    assert "not declared, so not driven: caches in int8" in lines
+
+
 def test_overlapping_pairs_mean_what_is_declared():
     case = CopyCase(pairs=((0, 1), (1, 2)))
     check = BLOCK_COPY.checks["copied blocks"]
