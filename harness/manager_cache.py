@@ -111,10 +111,14 @@ class CacheJudge:
 
     def _fills(self, block: int) -> bool:
         """Whether the tokens of a sequence fill a block that it holds."""
+        model = self._model
+        holders = {*model.pool.holders[block]} & model.sequences.keys()
+        if block == model.pool.null_block:
+            holders = set(model.sequences)  # it stands in tables, and nobody counts who has it
         return any(
             block in table[: sequence.num_tokens // size]
-            for sequence in self._model.sequences.values()
-            for table, size in zip(sequence.tables, self._model.block_sizes, strict=True)
+            for sequence in map(model.sequences.__getitem__, holders)
+            for table, size in zip(sequence.tables, model.block_sizes, strict=True)
         )
 
     def follow_drops(self, sequence: SequenceState | None = None) -> None:

@@ -272,11 +272,11 @@ class SequenceModel(SequenceNeeds):
             pool.doubtful.update(carriers)
             pool.cache_in_doubt(block, key)
             return
-        unsure = pool.doubtful
-        if profile.retention == "may-drop":
-            unsure = unsure | pool.free.keys()
+        may_drop = profile.retention == "may-drop"
         if profile.duplicates == "first" and (
-            unsure.issuperset(carriers) if carriers else has_twin
+            all(b in pool.doubtful or (may_drop and b in pool.free) for b in carriers)
+            if carriers
+            else has_twin
         ):
             pool.cache_in_doubt(block, key)
         else:
