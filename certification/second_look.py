@@ -7,9 +7,9 @@ certification says that something stood still and concludes nothing.
 
 At the sizes of servers a call that is merely slow looks like one that hangs: a correct manager
 that goes through its blocks for each block takes 8 s to admit 34,000 tokens. What hangs at such a
-size is run again with `PATIENCE` time limits for each call. If it ends, and a call of it is
-`NEARLY` as long as the limit, the target is slow there and not wrong. If every call was short, the
-first was not slow: it stood still.
+size is run again with `PATIENCE` time limits for each call. If it ends, and its longest call takes
+`SLOW_SHARE` of the limit or more, the target is slow there and not wrong. If every call was
+shorter, something stood still.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from poolproof.certification.run_kinds import Chunk
 from poolproof.harness.isolation import Executor, Finished, Hung, Job, Outcome
 from poolproof.harness.lost_run import Again
 
-__all__ = ["NEARLY", "PATIENCE", "SecondLook"]
+__all__ = ["PATIENCE", "SLOW_SHARE", "SecondLook"]
 
 PATIENCE = 6.0
 """How many time limits a call may take in the second run, at the sizes of servers."""
 
-NEARLY = 0.25
-"""The share of the limit that makes a call slow: one machine is four times as fast as another."""
+SLOW_SHARE = 0.25
+"""A call that takes so much of the limit in one run is believed to take all of it in another."""
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -64,7 +64,7 @@ class SecondLook(Generic[C]):
             )
             if not isinstance(again, Hung):
                 longest_s = again.longest_still_s if isinstance(again, Finished) else 0.0
-                is_slow = is_large and longest_s >= NEARLY * outcome.seconds
+                is_slow = is_large and longest_s >= SLOW_SHARE * outcome.seconds
                 (self.slow if is_slow else self.stood_still).append(outcome.sentence("a command"))
             yield again
 

@@ -235,9 +235,8 @@ class ManagerProfile(Profile):
 
         Not where each is forgotten with its last holder, and shown to nobody until then.
         """
-        if self.retention != "while-held":
-            return self.publishes != "never"
-        return self.publishes not in ("never", "finish") and self.held_blocks == "shared"
+        is_hidden = self.retention == "while-held" and self.held_blocks == "exclusive"
+        return self.publishes != "never" and not is_hidden
 
     @property
     def promises_hits(self) -> bool:

@@ -8,8 +8,6 @@ counts until it is filled anew: one that was handed out and not yet written hold
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from poolproof.reference.content_names import Content
 
 __all__ = ["Fillings"]
@@ -20,15 +18,18 @@ class Fillings:
 
     def __init__(self) -> None:
         self._content: dict[int, Content] = {}
-        self._blocks: defaultdict[Content, set[int]] = defaultdict(set)
+        self._blocks: dict[Content, set[int]] = {}
 
     def note(self, block: int, content: Content) -> None:
         """A block was filled."""
         if block in self._content:
-            self._blocks[self._content[block]].discard(block)
+            before = self._content[block]
+            self._blocks[before].remove(block)
+            if not self._blocks[before]:
+                del self._blocks[before]
         self._content[block] = content
-        self._blocks[content].add(block)
+        self._blocks.setdefault(content, set()).add(block)
 
     def has_twin(self, block: int, content: Content) -> bool:
         """Whether another block was filled with the same."""
-        return bool(self._blocks[content] - {block})
+        return bool(self._blocks.get(content, set()) - {block})

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from poolproof.contract.content import TokenChain
+from poolproof.reference.content_names import Content
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_needs import SequenceNeeds
 from poolproof.reference.sequence_state import SequenceState, Tables
@@ -254,9 +255,7 @@ class SequenceModel(SequenceNeeds):
         pool, profile = self.pool, self.profile
         block, key = sequence.tables[group][entry], self.key(sequence, group, entry)
         carriers = pool.lookup(key)
-        has_twin = False
         if self.fillings is not None and block != pool.null_block:
-            has_twin = self.fillings.has_twin(block, key)
             self.fillings.note(block, key)
         if self.sightings is not None and block != pool.null_block:
             takes = self._sight(self.sightings, sequence, group, entry)
@@ -272,15 +271,22 @@ class SequenceModel(SequenceNeeds):
             pool.doubtful.update(carriers)
             pool.cache_in_doubt(block, key)
             return
-        may_drop = profile.retention == "may-drop"
-        if profile.duplicates == "first" and (
-            all(b in pool.doubtful or (may_drop and b in pool.free) for b in carriers)
-            if carriers
-            else has_twin
-        ):
+        if profile.duplicates == "first" and self._may_be_second(block, key):
             pool.cache_in_doubt(block, key)
         else:
             pool.cache([block], [key])
+
+    def _may_be_second(self, block: int, key: Content) -> bool:
+        """Whether it is open if another block has a key already.
+
+        Every block that has it as far as is known may have lost it; or none has, and one that was
+        filled with the same may have taken it unseen.
+        """
+        pool, may_drop = self.pool, self.profile.retention == "may-drop"
+        carriers = pool.lookup(key)
+        if carriers:
+            return all(b in pool.doubtful or (may_drop and b in pool.free) for b in carriers)
+        return self.fillings is not None and self.fillings.has_twin(block, key)
 
     def _sight(
         self, sightings: Sightings, sequence: SequenceState, group: int, entry: int

@@ -88,16 +88,10 @@ def test_a_twin_that_is_held_may_have_been_cached_before():
 def test_a_twin_that_is_free_may_have_been_cached_before():
     # What the design cached anew it gives back, and forgets it once the next one is computed.
     commands = (
-        *(
-            Admit(0, PROMPT, 0),
-            Step(),
-            Admit(1, PROMPT, 0),
-            Finish(0),
-            AppendTokens(1, (0,)),
-            Step(),
-        ),
-        *(Fork(1, 2), AppendTokens(1, (0,)), Step(), AppendTokens(1, (0, 0, 0)), Preempt(1)),
-        *(Finish(2), Step(), Resume(1, 0), Step(), AppendTokens(1, (0,)), LookupPrefix(LONGER)),
+        *(Admit(0, PROMPT, 0), Step(), Admit(1, PROMPT, 0), Finish(0), AppendTokens(1, (0,))),
+        *(Step(), Fork(1, 2), AppendTokens(1, (0,)), Step(), AppendTokens(1, (0, 0, 0))),
+        *(Preempt(1), Finish(2), Step(), Resume(1, 0), Step(), AppendTokens(1, (0,))),
+        LookupPrefix(LONGER),
     )
     assert commands_hold(25, 9, commands)
 

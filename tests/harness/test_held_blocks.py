@@ -177,6 +177,19 @@ def test_nobody_finds_what_is_forgotten_with_its_only_holder():
         assert found in required_manager_facts(ManagerProfile.from_mapping(dict([row])), can)
 
 
+@pytest.mark.parametrize("held_blocks", ["shared", "exclusive"])
+@pytest.mark.parametrize("publishes", ["computed", "prompts", "finish"])
+def test_runs_find_a_prefix_where_the_profile_has_hits_and_nowhere_else(publishes, held_blocks):
+    # The parent of a fork publishes at its end what the child still holds.
+    rows = {"retention": "while-held", "publishes": publishes, "held_blocks": held_blocks}
+    profile = ManagerProfile.from_mapping(rows)
+    campaign = ManagerCampaign(
+        "held", lambda n, on: CleanManager(n, 4, enable_caching=on, rules=profile), profile, 4
+    )
+    found = any("a prefix was found in the cache" in campaign.run(n).facts for n in range(100))
+    assert found is profile.has_hits
+
+
 @pytest.mark.parametrize("duplicates", ["first", "last"])
 def test_whose_key_is_the_first_is_open_where_the_index_leaves_out_what_is_held(duplicates):
     class LeavesOut(LeavesOutWhatIsHeld):

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 
+from poolproof.bugs.clean_groups import CleanHybridManager
 from poolproof.bugs.clean_manager import CleanManager
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.manager_oddities import (
@@ -380,3 +381,39 @@ def test_a_refusal_counts_what_a_hit_inside_a_block_would_need():
     cached = (Admit(0, block, 0), Step(), Abort(0), Admit(1, other, 0))
     assert run(session, *cached, Admit(2, block, 1)) is None
     assert session.calls.answer == "later"
+
+
+def asked_after(num_blocks):
+    """The memory in which 9 tokens were computed in two groups and others after them; who asks."""
+    session = session_of(
+        CleanHybridManager, num_blocks, null_block=0, groups="full+sliding:4", index="content"
+    )
+    computed, other = TokenChain(tuple(range(9))), TokenChain((20, 21, 22, 23))
+    assert (
+        run(session, Admit(0, computed, 0), Step(), Finish(0), Admit(1, other, 0), Step()) is None
+    )
+    return session.memory, session.model.new_sequence(2, TokenChain(tuple(range(11))))
+
+
+LENGTHS = range(1, 12)
+
+
+# With 12 blocks the others' stand where the end of what was computed stood.
+@pytest.mark.parametrize(("num_blocks", "longest"), [(12, 4), (14, 8), (16, 9)])
+@pytest.mark.parametrize("order", [LENGTHS, LENGTHS[::-1], (11, 3, 9, 4, 10, 5)])
+def test_a_search_finds_each_length_as_if_it_alone_were_asked_for(num_blocks, longest, order):
+    memory, asked = asked_after(num_blocks)
+    search = memory.search(asked)
+    assert [search.holds(length) for length in order] == [length <= longest for length in order]
+    assert memory.holds_hit(asked, longest)
+    assert not memory.holds_hit(asked, longest + 1)
+
+
+def test_a_search_looks_at_the_memory_once_for_all_lengths(monkeypatch):
+    memory, asked = asked_after(16)
+    looks, look = [], memory.holders_in
+    monkeypatch.setattr(memory, "holders_in", lambda *place: looks.append(place) or look(*place))
+    search = memory.search(asked)
+    for length in LENGTHS:
+        search.holds(length)
+    assert len(looks) == len(set(looks)) == 2 * 2
