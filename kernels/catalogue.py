@@ -184,6 +184,13 @@ BUILT_INS: dict[str, BuiltIn] = {
         "vllm_write_target",
         is_attention=False,
     ),
+    "vllm-write-scaled": BuiltIn(
+        "the same that measures the scale of each token and head",
+        ("torch", "triton", "vllm"),
+        f"{_PEERS}.triton_functions",
+        "vllm_write_scaled_target",
+        is_attention=False,
+    ),
     "sglang-decode": BuiltIn(
         "SGLang's decode in Triton",
         ("torch", "triton"),

@@ -5,20 +5,26 @@
 `key` and `value` are (num_tokens, num_kv_heads, head_size), the caches (num_blocks, block_size,
 num_kv_heads, head_size) with any strides, and `slot_mapping` (num_tokens,) holds
 `block * block_size + place in the block`, or a negative number for padding. No slot occurs twice.
-The scales are passed where the declaration has fp8 or int8 among its `casts`. What is returned is
+The scales are passed where the declaration has fp8 or int8 among its `casts`. A function that
+declares `scales: measured` gets caches of scales in their place and fills them itself:
+
+    write(key, value, key_cache, value_cache, slot_mapping, key_scales=, value_scales=)
+
+They are (num_blocks, block_size, num_kv_heads) in float32, with any strides. What is returned is
 ignored.
 
 The answer is exact. A token is stored as it is; in a cache of a half type rounded to nearest; in an
 fp8 or int8 cache divided by the scale, cut to the type's range and rounded to nearest, where
 multiplying by the inverse of the scale in float32 is right as well. In int8 a number halfway
-between two may become either, and the lowest may be -128 or -127. Every other byte of every tensor
-stays.
+between two may become either, and the lowest may be -128 or -127. Under measured scales the number
+read back, stored number times stored scale, is within `allowed_error` of the token. Every other
+byte of every tensor stays.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -51,19 +57,30 @@ from poolproof.kernels.functions.memory import (
     make_caches,
     unlawful_stores,
 )
+from poolproof.kernels.functions.stored_forms import (
+    FP8_TYPES,
+    SCALED_TYPES,
+    allowed_error,
+    stored_forms,
+)
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.interpreter import check_overflow
 from poolproof.kernels.kind import Kind
-from poolproof.kernels.layouts import REACHES, little_memory_left, restrided
+from poolproof.kernels.layouts import (
+    REACHES,
+    caches_over,
+    little_memory_left,
+    reserved,
+    restrided,
+)
 from poolproof.kernels.read_sets import recorded
 
-__all__ = ["CACHE_WRITE", "Write", "WriteCase", "build_write", "stored"]
+__all__ = ["CACHE_WRITE", "Write", "WriteCase", "build_write"]
 
-FP8 = ("float8_e4m3fn", "float8_e5m2")
-SCALED = (*FP8, "int8")
-"""Caches that hold tokens divided by a scale."""
 SCALES = (0.3, 0.7)
 """Not powers of two, so that a lost or doubled scale cannot hide."""
+
+_SCALE_CACHES = ("key_scales", "value_scales")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +88,8 @@ class WriteCase(FunctionCase):
     """`slots` are those of a small cache; with a `reach` its blocks stand in a large one.
 
     `extra_rows` of the keys and values are behind the last slot. `views` are the tensors that are
-    slices of one projection. `beyond` says that scaled numbers go beyond the range of their type.
+    slices of one projection. `beyond` says that scaled numbers go beyond the range of their type;
+    `scales`, whether the function is given them or measures its own.
     """
 
     slots: tuple[int, ...] = ()
@@ -84,6 +102,7 @@ class WriteCase(FunctionCase):
     slot_type: str = "int64"
     extra_rows: int = 0
     beyond: bool = False
+    scales: str = "given"
     reach: str = "small"
 
     def wrong(self) -> str | None:
@@ -95,7 +114,16 @@ class WriteCase(FunctionCase):
             return "a slot is beyond the last block"
         if self.reach not in REACHES:
             return f"reach must be one of {', '.join(REACHES)}"
+        if self.scales not in {"given", "measured"}:
+            return "scales must be one of given, measured"
+        if self.is_measured and self.cache_dtype not in SCALED_TYPES:
+            return f"a cache under measured scales must be one of {', '.join(SCALED_TYPES)}"
         return None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the function measures the scale of each token and head."""
+        return self.scales == "measured"
 
     def words(self) -> str:
         """One line for a person."""
@@ -107,6 +135,7 @@ class WriteCase(FunctionCase):
             f"{self.block_size}, slots {slots} in {self.slot_type}"
         )
         text += f", cache {self.cache_dtype}" if self.cache_dtype else ""
+        text += ", measured scales" if self.is_measured else ""
         text += f", {self.extra_rows} rows more" if self.extra_rows else ""
         text += f", sliced {' and '.join(self.views)}" if self.views else ""
         return text + place_words(self)
@@ -114,7 +143,10 @@ class WriteCase(FunctionCase):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The tensors of one call, and the scales: 1 where the cache takes tokens as they are."""
+    """The tensors of one call, and the scales: 1 where the cache takes tokens as they are.
+
+    `measured` are the caches of scales that the function fills, by the names of its arguments.
+    """
 
     key: Tensor
     value: Tensor
@@ -122,11 +154,15 @@ class Write:
     value_cache: Tensor
     slots: Tensor
     scales: tuple[float, float]
+    measured: Mapping[str, Tensor]
 
     def named(self) -> dict[str, Tensor]:
         """The tensors by name."""
-        names = ("key", "value", "key_cache", "value_cache")
-        return {name: getattr(self, name) for name in names} | {"slot_mapping": self.slots}
+        return {"key": self.key, "value": self.value, "slot_mapping": self.slots, **self.written()}
+
+    def written(self) -> dict[str, Tensor]:
+        """Those that are written, by name."""
+        return {"key_cache": self.key_cache, "value_cache": self.value_cache, **self.measured}
 
     def part(self, rows: Tensor) -> Write:
         """The same caches, and some of the tokens in some order."""
@@ -148,22 +184,7 @@ def build_write(case: WriteCase, device: str = "cpu") -> Write:
     shape = (case.num_blocks, case.block_size, case.num_kv_heads, case.head_size)
     layouts = case.layout, case.value_layout or case.layout
     caches = make_caches(shape, cache_dtype, layouts, reach=case.reach, draw=draw, device=device)
-    count = len(case.slots) + case.extra_rows
-    padding = torch.tensor([slot < 0 for slot in case.slots] + [True] * case.extra_rows)
-    size = 1.0
-    if case.cache_dtype in FP8:
-        size = torch.finfo(cache_dtype).max * (0.5 if case.beyond else 0.01)
-    elif case.cache_dtype == "int8":
-        size = 127.0 * (0.5 if case.beyond else 0.06)
-    rows = []
-    for _ in "kv":
-        new = torch.randn(count, case.num_kv_heads, case.head_size, generator=draw) * size
-        if case.cache_dtype is None:
-            new.flatten()[::7] = torch.tensor([-0.0, float("inf"), 1e-40, 0.1])[
-                torch.arange(len(new.flatten()[::7])) % 4
-            ]
-        new[padding.nonzero().flatten()] = float("nan")
-        rows.append(new.to(dtype).to(device))
+    rows = [_tokens(case, draw, cache_dtype).to(dtype).to(device) for _ in "kv"]
     key, value = _sliced(case, *rows)
     far = [
         far_place(slot // case.block_size, caches[0], case.reach) * case.block_size
@@ -173,8 +194,51 @@ def build_write(case: WriteCase, device: str = "cpu") -> Write:
         for slot in case.slots
     ]
     slots = torch.tensor(far, dtype=getattr(torch, case.slot_type), device=device)
-    scales = SCALES if case.cache_dtype in SCALED else (1.0, 1.0)
-    return Write(key, value, *caches, slots, scales)
+    measured = _scale_caches(case, caches[0].shape[0], draw, device) if case.is_measured else {}
+    is_given = case.cache_dtype in SCALED_TYPES and not case.is_measured
+    return Write(key, value, *caches, slots, SCALES if is_given else (1.0, 1.0), measured)
+
+
+def _tokens(case: WriteCase, draw: torch.Generator, cache_dtype: torch.dtype) -> Tensor:
+    """Keys or values, (num_rows, num_kv_heads, head_size), in float32."""
+    count = len(case.slots) + case.extra_rows
+    padding = torch.tensor([slot < 0 for slot in case.slots] + [True] * case.extra_rows)
+    new = torch.randn(count, case.num_kv_heads, case.head_size, generator=draw)
+    if case.is_measured:
+        new = _uneven(new, draw)
+    elif case.cache_dtype in FP8_TYPES:
+        new = new * (torch.finfo(cache_dtype).max * (0.5 if case.beyond else 0.01))
+    elif case.cache_dtype == "int8":
+        new = new * (127.0 * (0.5 if case.beyond else 0.06))
+    elif case.cache_dtype is None:
+        odd = new.flatten()[::7]
+        odd.copy_(torch.tensor([-0.0, float("inf"), 1e-40, 0.1])[torch.arange(len(odd)) % 4])
+    new[padding.nonzero().flatten()] = float("nan")
+    return new
+
+
+def _uneven(new: Tensor, draw: torch.Generator) -> Tensor:
+    """Heads of all sizes, some of them zeros; one element, often the last, is the largest."""
+    *heads, size = new.shape
+    places = torch.randint(size + size // 4, heads, generator=draw).clamp(max=size - 1)[..., None]
+    new = new.scatter(-1, places, 8 * new.gather(-1, places).sign())
+    powers = torch.randint(-9, 9, heads, generator=draw)
+    zeros = torch.randint(6, heads, generator=draw) == 0
+    return new * torch.where(zeros, torch.tensor(0.0), torch.exp2(powers.float()))[..., None]
+
+
+def _scale_caches(
+    case: WriteCase, num_blocks: int, draw: torch.Generator, device: str
+) -> dict[str, Tensor]:
+    """Random bits in the layouts of the caches, so with all of their strides."""
+    shape = (num_blocks, case.block_size, case.num_kv_heads, 1)
+    layouts = case.layout, case.value_layout or case.layout
+    kind = torch.float32
+    if case.reach == REACHES[0]:
+        made = make_caches(shape, kind, layouts, reach=case.reach, draw=draw, device=device)
+    else:
+        made = caches_over(shape, kind, layouts, reserved)
+    return {name: one[..., 0] for name, one in zip(_SCALE_CACHES, made, strict=True)}
 
 
 def _sliced(case: WriteCase, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,25 +255,11 @@ def _sliced(case: WriteCase, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor
     return slices[0], slices[1]
 
 
-def stored(numbers: Tensor, dtype: torch.dtype, scale: float) -> tuple[Tensor, ...]:
-    """What tokens may look like in a cache of a type, element by element; the usual form first."""
-    if str(dtype).removeprefix("torch.") not in SCALED:
-        return (numbers.to(dtype),)
-    inverse = torch.tensor(1.0, dtype=torch.float32) / torch.tensor(scale, dtype=torch.float32)
-    quotients = (numbers.float() / scale, numbers.float() * inverse)
-    if dtype is not torch.int8:
-        most = torch.finfo(dtype).max
-        return tuple(quotient.clamp(-most, most).to(dtype) for quotient in quotients)
-    # In float64, where adding a half rounds nothing.
-    halves = [
-        half for q in quotients for half in ((q.double() - 0.5).ceil(), (q.double() + 0.5).floor())
-    ]
-    return tuple(half.clamp(least, 127).to(dtype) for half in halves for least in (-128, -127))
-
-
 def _call(target: FunctionTarget, write: Write) -> None:
     keywords: dict[str, Any] = {}
-    if not {"fp8", "int8"}.isdisjoint(target.declaration.casts):
+    if write.measured:
+        keywords = dict(write.measured)
+    elif not {"fp8", "int8"}.isdisjoint(target.declaration.casts):
         keywords = {"key_scale": write.scales[0], "value_scale": write.scales[1]}
     target(write.key, write.value, write.key_cache, write.value_cache, write.slots, **keywords)
 
@@ -222,40 +272,67 @@ def _written(target: FunctionTarget, case: WriteCase) -> Outcome:
 
 def _missing(write: Write) -> str | None:
     """A sentence for the first slot that does not hold its token."""
-    for name, cache, numbers, scale in (
-        ("key", write.key_cache, write.key, write.scales[0]),
-        ("value", write.value_cache, write.value, write.scales[1]),
-    ):
-        places = list(write.places())
-        if not places:
-            continue
-        tokens, blocks, offsets = (torch.tensor(part) for part in zip(*places, strict=True))
-        found = bits(cache[blocks, offsets])
-        forms = [bits(form) for form in stored(numbers[tokens], cache.dtype, scale)]
-        bad = torch.stack([found != form for form in forms]).all(0).nonzero()
-        if len(bad):
-            number, head, element = bad[0].tolist()
-            was, wanted = (
-                float(form.view(cache.dtype)[number, head, element]) for form in (found, forms[0])
-            )
-            wrong_tokens = len(set(bad[:, 0].tolist()))
-            return (
-                f"{name}_cache block {int(blocks[number])} slot {int(offsets[number])}, head "
-                f"{head}, element {element} is {was:.9g} and should be {wanted:.9g}; "
-                f"{wrong_tokens} of {len(places)} tokens are not there"
-            )
+    places = list(write.places())
+    if not places:
+        return None
+    at = tuple(torch.tensor(part) for part in zip(*places, strict=True))
+    for name in ("key", "value"):
+        wrong = _not_read(write, name, at) if write.measured else _not_stored(write, name, at)
+        if wrong is not None:
+            return wrong
     return None
+
+
+def _not_stored(write: Write, name: str, at: tuple[Tensor, ...]) -> str | None:
+    """Of the keys or values of these tokens, blocks and offsets the first without a right form."""
+    tokens, blocks, offsets = at
+    cache, numbers = write.written()[f"{name}_cache"], write.named()[name]
+    scale = write.scales[name == "value"]
+    found = bits(cache[blocks, offsets])
+    forms = [bits(form) for form in stored_forms(numbers[tokens], cache.dtype, scale)]
+    bad = torch.stack([found != form for form in forms]).all(0).nonzero()
+    if not len(bad):
+        return None
+    was, wanted = (float(form.view(cache.dtype)[tuple(bad[0])]) for form in (found, forms[0]))
+    return _first_of(name, bad, at, f"is {was:.9g} and should be {wanted:.9g}")
+
+
+def _not_read(write: Write, name: str, at: tuple[Tensor, ...]) -> str | None:
+    """The first that reads, times its scale, as another number than its token has."""
+    tokens, blocks, offsets = at
+    cache, wanted = write.written()[f"{name}_cache"], write.named()[name][tokens].double()
+    held = cache[blocks, offsets].double()
+    scales = write.measured[f"{name}_scales"][blocks, offsets].double()[..., None].expand_as(held)
+    read, most = held * scales, allowed_error(wanted, cache.dtype)
+    # Written so that NaN is wrong.
+    bad = (~((read - wanted).abs() <= most)).nonzero()
+    if not len(bad):
+        return None
+    was, scale, number, error = (float(one[tuple(bad[0])]) for one in (held, scales, wanted, most))
+    sentence = f"reads as {was:.9g} times {scale:.9g} and should be {number:.9g} within {error:.2g}"
+    return _first_of(name, bad, at, sentence)
+
+
+def _first_of(name: str, bad: Tensor, at: tuple[Tensor, ...], sentence: str) -> str:
+    number, head, element = bad[0].tolist()
+    _, blocks, offsets = at
+    return (
+        f"{name}_cache block {int(blocks[number])} slot {int(offsets[number])}, head {head}, "
+        f"element {element} {sentence}; {len(set(bad[:, 0].tolist()))} of {len(blocks)} tokens are "
+        "not there"
+    )
 
 
 def _write_set(target: FunctionTarget, case: WriteCase) -> Outcome:
     """Everything but the slots keeps its bits, between the blocks and in padding as well."""
     write, expected = build_write(case, target.device), build_write(case, target.device)
     _call(target, write)
-    for _, block, offset in expected.places():
-        for name in ("key_cache", "value_cache"):
-            getattr(expected, name)[block, offset] = getattr(write, name)[block, offset]
-    for name in ("key_cache", "value_cache"):
-        before, now = getattr(expected, name), getattr(write, name)
+    pairs = {name: (cache, write.written()[name]) for name, cache in expected.written().items()}
+    # First all of them: keys and values may share their memory.
+    for before, now in pairs.values():
+        for _, block, offset in expected.places():
+            before[block, offset] = now[block, offset]
+    for name, (before, now) in pairs.items():
         differing = (bits(before) != bits(now)).nonzero()
         if len(differing):
             block, slot = differing[0, :2].tolist()
@@ -283,8 +360,9 @@ def _related(
     _call(target, whole)
     for part in parts:
         _call(target, apart.part(torch.tensor(part, dtype=torch.long)))
-    for name in ("key_cache", "value_cache"):
-        if changed_bytes(getattr(whole, name), getattr(apart, name)):
+    others = apart.written()
+    for name, cache in whole.written().items():
+        if changed_bytes(cache, others[name]):
             return Outcome(1, f"{words} gives another {name}")
     return Outcome(1)
 
@@ -322,8 +400,8 @@ def _stores(target: FunctionTarget, case: WriteCase) -> Outcome:
     write = build_write(case, target.device)
     with recorded(write.named()) as accesses:
         _call(target, write)
-    slots = {name: [getattr(write, name)[block, offset] for _, block, offset in write.places()]
-             for name in ("key_cache", "value_cache")}  # fmt: skip
+    slots = {name: [cache[block, offset] for _, block, offset in write.places()]
+             for name, cache in write.written().items()}  # fmt: skip
     return Outcome(1, unlawful_stores(accesses, write.named(), slots))
 
 
@@ -345,17 +423,7 @@ def _draw(choose: Choose, allowed: FunctionDeclaration, most: int = 12) -> Write
     """A small case that the target supports."""
     block_size = pick(choose, allowed.block_sizes)
     seed = choose(1 << 20)
-    kinds = [None, *allowed.casts] if choose(3) == 2 else [None]
-    cast = pick(choose, kinds)
-    dtype = pick(choose, allowed.dtypes)
-    halves = [kind for kind in ("float16", "bfloat16") if kind != dtype and kind in allowed.dtypes]
-    cache_dtype = None
-    if cast == "fp8":
-        cache_dtype = pick(choose, FP8)
-    elif cast == "int8":
-        cache_dtype = "int8"
-    elif cast == "half" and dtype == "float32" and halves:
-        cache_dtype = pick(choose, halves)
+    cache_dtype, dtype = _types(choose, allowed)
     count = choose(most) + (not (allowed.empty == "nothing" and choose(12) == 0))
     num_blocks = -(-max(1, count) // block_size) + 1 + choose(4)
     total = num_blocks * block_size
@@ -379,8 +447,26 @@ def _draw(choose: Choose, allowed: FunctionDeclaration, most: int = 12) -> Write
         views=tuple(view for view in allowed.views if choose(3) == 2),
         slot_type=pick(choose, allowed.slot_types),
         extra_rows=choose(4) if allowed.extra_rows == "ignored" and choose(4) == 3 else 0,
-        beyond=allowed.beyond_range == "cut" and choose(2) == 1,
+        beyond=allowed.scales == "given" and allowed.beyond_range == "cut" and choose(2) == 1,
+        scales=allowed.scales,
     )
+
+
+def _types(choose: Choose, allowed: FunctionDeclaration) -> tuple[str | None, str]:
+    """The type of the cache, None where it is that of the tokens, and that."""
+    if allowed.scales == "measured":
+        cast = pick(choose, [cast for cast in allowed.casts if cast != "half"])
+    else:
+        cast = pick(choose, [None, *allowed.casts] if choose(3) == 2 else [None])
+    dtype = pick(choose, allowed.dtypes)
+    halves = [kind for kind in ("float16", "bfloat16") if kind != dtype and kind in allowed.dtypes]
+    if cast == "fp8":
+        return pick(choose, allowed.fp8_types), dtype
+    if cast == "int8":
+        return "int8", dtype
+    if cast == "half" and dtype == "float32" and halves:
+        return pick(choose, halves), dtype
+    return None, dtype
 
 
 def _padded(choose: Choose, allowed: FunctionDeclaration, slots: list[int]) -> list[int]:
@@ -469,7 +555,8 @@ def _smaller(case: WriteCase, declared: FunctionDeclaration) -> Iterator[WriteCa
         yield replace(case, slots=renumbered)
     plain: dict[str, Any] = {
         "layout": declared.layouts[0], "value_layout": None, "views": (), "extra_rows": 0,
-        "cache_dtype": None, "beyond": False, "num_kv_heads": 1, "dtype": declared.dtypes[0],
+        "cache_dtype": case.cache_dtype if case.is_measured else None, "beyond": False,
+        "num_kv_heads": 1, "dtype": declared.dtypes[0],
         "slot_type": declared.slot_types[0], "seed": 0,
     }  # fmt: skip
     sizes = {"head_size": declared.head_sizes, "block_size": declared.block_sizes}
@@ -486,12 +573,21 @@ def _smaller(case: WriteCase, declared: FunctionDeclaration) -> Iterator[WriteCa
 
 
 def _precision(case: WriteCase) -> str:
-    return case.dtype if case.cache_dtype is None else f"{case.dtype}, cache {case.cache_dtype}"
+    if case.cache_dtype is None:
+        return case.dtype
+    scales = " under measured scales" if case.is_measured else ""
+    return f"{case.dtype}, cache {case.cache_dtype}{scales}"
 
 
 def _not_covered(target: FunctionTarget) -> list[str]:
-    lines = ["two tokens for one slot, which no engine asks for", "scales per head or token"]
-    absent = [cast for cast in CASTS if cast not in target.declaration.casts]
+    declared = target.declaration
+    lines = ["two tokens for one slot, which no engine asks for"]
+    if declared.scales == "measured":
+        lines.append("scales of groups within a head, and zero points")
+        absent = [cast for cast in CASTS if cast not in {"half", *declared.casts}]
+    else:
+        lines.append("given scales per head or token")
+        absent = [cast for cast in CASTS if cast not in declared.casts]
     if absent:
         lines.append(f"not declared, so not driven: caches in {', '.join(absent)}")
     return lines

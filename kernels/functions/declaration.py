@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from poolproof.kernels.declaration import DeclarationError
+from poolproof.kernels.functions.stored_forms import FP8_TYPES
 from poolproof.kernels.layouts import LAYOUTS
 
 __all__ = ["CASTS", "ROWS", "FunctionDeclaration"]
@@ -59,6 +60,8 @@ ROWS: dict[str, dict[str, DeclaredRow]] = {
         "dtypes": _several(*_FLOATS),
         # int8 has to be declared: a write that was asked for fp8 alone stays what it was.
         "casts": DeclaredRow(CASTS, ("half", "fp8"), is_list=True),
+        "fp8_types": _several(*FP8_TYPES),
+        "scales": DeclaredRow(("given", "measured")),
         "beyond_range": DeclaredRow(("cut", "undefined")),
         "padding": DeclaredRow(("negative", "minus-one", "absent")),
         "extra_rows": DeclaredRow(("ignored", "absent")),
@@ -80,10 +83,13 @@ ROWS: dict[str, dict[str, DeclaredRow]] = {
     },
 }
 """Of a cache write: `casts` are the caches of another type that it takes: a half type for tokens in
-float32, fp8 and int8 with a scale. `beyond_range` says whether numbers beyond the range are cut,
-`padding` which slots are skipped, `extra_rows` whether keys may have more rows than there are
-slots, `views` what may be a slice of a larger tensor. `overlap`: what a list of copies means in
-which a block is source and destination. `empty`: whether a call may have nothing to do.
+float32, fp8 and int8 with a scale; `fp8_types` are the types that fp8 stands for, and `scales` says
+whether the caller gives the scales or the function measures one for each token and head, which it
+stores in caches of scales; then every cache is one of fp8 or int8. `beyond_range` says whether
+numbers beyond the range are cut, `padding` which slots are skipped, `extra_rows` whether keys may
+have more rows than there are slots, `views` what may be a slice of a larger tensor. `overlap`: what
+a list of copies means in which a block is source and destination. `empty`: whether a call may have
+nothing to do.
 `cache_size` and `cache_reads` are those of attention. Of a merge: `base` is that of the
 log-sum-exps, `parts` how many may be merged at once, `empty_part` what may stand in the output of a
 part without keys, `all_empty` what a row without any key gets, `strides` whether its tensors may be
@@ -115,12 +121,16 @@ class FunctionDeclaration:
                     f"unknown key {key!r} in a declaration of a {kind}; known are "
                     f"{', '.join(known)}"
                 )
-        rows = {
+        rows: dict[str, Any] = {
             key: _checked(key, row, declared[key])
             if key in declared
             else (row.default if row.is_list else row.allowed[0])
             for key, row in known.items()
         }
+        if rows.get("scales") == "measured" and {"fp8", "int8"}.isdisjoint(rows["casts"]):
+            raise DeclarationError(
+                "'casts' in a declaration must hold fp8 or int8 where 'scales' is measured"
+            )
         missing = tuple(key for key in known if key not in declared)
         return cls(kind, MappingProxyType(rows), missing)
 

@@ -18,7 +18,7 @@ FUNCTION_FAULTS: dict[str, FaultOfFamily] = {
 }
 
 FUNCTION_CANARIES: dict[str, tuple[str, ...]] = {
-    "cache-write": ("FQ1", "FT2", "FI4", "FS1", "FN1", "FC1"),
+    "cache-write": ("FQ1", "FT2", "FI4", "FS1", "FN1", "FC1", "FG3"),
     "block-copy": ("BC1", "BS1", "BI1", "BN1"),
     "block-swap": ("SW1", "SN1", "SF1"),
     "merge": ("GB1", "GW1", "GE4", "GL1", "GP2"),

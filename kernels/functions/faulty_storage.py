@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.fault_family import FaultFamily, sized
-from poolproof.kernels.functions.torch_storage import TorchCopy, TorchSwap, TorchWrite
+from poolproof.kernels.functions.target import FunctionTarget
+from poolproof.kernels.functions.torch_storage import MEASURED, TorchCopy, TorchSwap, TorchWrite
 
 __all__ = ["STORAGE_FAMILIES"]
 
@@ -166,14 +167,14 @@ class _Cast(TorchWrite):
 
     def __call__(self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor,
                  slot_mapping: Tensor, *, key_scale: float = 1.0, value_scale: float = 1.0,
-                 ) -> None:  # fmt: skip
+                 **measured: Any) -> None:  # fmt: skip
         if self.mistake == "the keys' scale for values":
             value_scale = key_scale
         if self.mistake == "the source is scaled where it stands" and key_scale != 1:
             key.div_(key_scale)
             key_scale = 1.0
         super().__call__(key, value, key_cache, value_cache, slot_mapping,
-                         key_scale=key_scale, value_scale=value_scale)  # fmt: skip
+                         key_scale=key_scale, value_scale=value_scale, **measured)  # fmt: skip
 
     def stored(self, rows: Tensor, cache: Tensor, scale: float) -> Tensor:
         is_cut = rows.dtype == torch.float32 and cache.dtype == torch.bfloat16
@@ -220,7 +221,9 @@ class _Rows(TorchWrite):
     def __init__(self, mistake: str) -> None:
         self.mistake = mistake
 
-    def write(self, rows: Tensor, cache: Tensor, slots: Tensor, scale: float) -> None:
+    def write(
+        self, rows: Tensor, cache: Tensor, slots: Tensor, scale: float, scales: Tensor | None
+    ) -> None:
         more = len(rows) - len(slots)
         if self.mistake == "rows behind the last slot go to slot 0":
             slots = torch.cat([slots, slots.new_zeros(more)])
@@ -232,7 +235,81 @@ class _Rows(TorchWrite):
             rows = rows[more:]
         if self.mistake == "a call with more rows is dropped" and more:
             return
-        super().write(rows, cache, slots, scale)
+        super().write(rows, cache, slots, scale, scales)
+
+
+class _Measured(TorchWrite):
+    """A scale is measured in the wrong way, or is not the one that its token is divided by."""
+
+    def __init__(self, mistake: str) -> None:
+        self.mistake = mistake
+
+    def __call__(self, *tensors: Tensor, key_scales: Tensor | None = None,
+                 value_scales: Tensor | None = None, **scales: Any) -> None:  # fmt: skip
+        if self.mistake == "those of the values go to the keys'":
+            value_scales = key_scales
+        super().__call__(*tensors, key_scales=key_scales, value_scales=value_scales, **scales)
+
+    def largest(self, rows: Tensor) -> Tensor:
+        if self.mistake == "the largest number and not the largest size":
+            return rows.amax(-1)
+        if self.mistake == "the mean size":
+            return rows.abs().mean(-1)
+        size = super().largest(rows)
+        if self.mistake == "one for all heads of a token":
+            return size.amax(-1, keepdim=True).expand_as(size)
+        if self.mistake == "one for all tokens of a call" and len(size):
+            return size.amax(0, keepdim=True).expand_as(size)
+        return size
+
+    def range_of(self, dtype: torch.dtype) -> float:
+        most = super().range_of(dtype)
+        wide = {"twice as coarse": 0.5, "a range of 128": 128 / 127, "a range of 255": 255 / 127}
+        return most * wide.get(self.mistake, 1.0)
+
+    def measured(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        scales = super().measured(rows, dtype)
+        if self.mistake == "never under 0.001":
+            return scales.clamp(min=1e-3)
+        if self.mistake == "a head of zeros is divided by 0":
+            return self.largest(rows) / self.range_of(dtype)
+        return scales
+
+    def put_scales(self, cache: Tensor, block: Tensor, offset: Tensor, scales: Tensor) -> None:
+        if self.mistake == "they are not stored":
+            return
+        if self.mistake == "the inverse is stored":
+            scales = 1 / scales
+        if self.mistake == "that of head 0 is stored for all":
+            scales = scales[:, :1].expand_as(scales)
+        if self.mistake == "they are stored in order and not by slot":
+            numbers = torch.arange(len(block))
+            block, offset = numbers // cache.shape[1], numbers % cache.shape[1]
+        if self.mistake == "they go through float16":
+            scales = scales.half().float()
+        super().put_scales(cache, block, offset, scales)
+        if self.mistake == "a block's first one is stored too" and len(block):
+            taken = set(block[offset == 0].tolist())
+            for number in set(block.tolist()) - taken:
+                cache[number, 0] = scales[0]
+        if self.mistake == "that of slot 0 is cleared" and not bool(((block + offset) == 0).any()):
+            cache[0, 0] = 0
+        if self.mistake == "the next head's is stored too" and len(block):
+            cache[(block + 1).clamp(max=len(cache) - 1), offset, -1] = scales[:, -1]
+
+    def target(self, name: str, **declared: Any) -> FunctionTarget:
+        return super().target(name, **MEASURED, **declared)
+
+
+class _MeasuredShort(_Measured):
+    """Elements from some number on do not count for the scale."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__("")
+        self.counted = most
+
+    def largest(self, rows: Tensor) -> Tensor:
+        return super().largest(rows[..., : self.counted])
 
 
 class _Chain(TorchCopy):
@@ -393,6 +470,18 @@ STORAGE_FAMILIES = (
         _int8("numbers stand 128 higher", lambda n: n.round().clamp(-128, 127) + 128),
         _int8("even numbers alone are stored", lambda n: 2 * (n.clamp(-128, 127) / 2).round()),
     ), _WRITTEN),
+    FaultFamily("FG", "a measured scale: {}", _members(
+        _Measured, "the largest number and not the largest size", "the mean size",
+        "one for all heads of a token", "one for all tokens of a call", "twice as coarse",
+        "a range of 128", "a range of 255", "never under 0.001",
+        "a head of zeros is divided by 0", "they are not stored", "the inverse is stored",
+        "that of head 0 is stored for all", "they are stored in order and not by slot",
+        "they go through float16", "those of the values go to the keys'"), _WRITTEN),
+    FaultFamily("FM", "elements from number {} on do not count for a measured scale",
+                   sized(_MeasuredShort, 8, 32, 64, 128, 192, 255), _WRITTEN),
+    FaultFamily("FW", "a measured scale: {}", _members(
+        _Measured, "a block's first one is stored too", "that of slot 0 is cleared",
+        "the next head's is stored too"), _WRITE_SET),
     FaultFamily("FV", "{}", _members(
         _Cast, "the source is scaled where it stands"), ("sources",)),
     FaultFamily("FR", "{}", _members(

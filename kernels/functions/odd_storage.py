@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from poolproof.kernels.functions.torch_storage import TorchCopy, TorchSwap, TorchWrite
+from poolproof.kernels.functions.torch_storage import MEASURED, TorchCopy, TorchSwap, TorchWrite
 
 __all__ = ["ODD_STORAGE"]
 
@@ -38,6 +38,23 @@ class _AwayFromZero(TorchWrite):
             return super().quantised(numbers, dtype)
         whole = (numbers.double().abs() + 0.5).floor().clamp(max=127)
         return (whole * numbers.sign()).to(dtype)
+
+
+class _LeastScale(TorchWrite):
+    """Measures a scale as small as float32 holds, and multiplies by its inverse."""
+
+    def measured(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        return (self.largest(rows) / self.range_of(dtype)).clamp(min=1e-30)
+
+    def scaled(self, rows: Tensor, scales: Tensor) -> Tensor:
+        return rows * (1 / scales)[..., None]
+
+
+class _RoundedUp(TorchWrite):
+    """Measures a scale that is one step of float32 larger."""
+
+    def measured(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        return torch.nextafter(super().measured(rows, dtype), torch.tensor(torch.inf))
 
 
 class _ByBlock(TorchWrite):
@@ -114,6 +131,13 @@ ODD_STORAGE: dict[str, tuple[Any, dict[str, Any]]] = {
     "write: the inverse of the scale": (_Inverse(), {}),
     "write: halves away from 0": (_AwayFromZero(), {}),
     "write: neither fp8 nor int8": (_OneByOne(), {"casts": ["half"]}),
+    "write: measured scales": (TorchWrite(), MEASURED),
+    "write: measured scales, in int8 alone": (_AwayFromZero(), {**MEASURED, "casts": ["int8"]}),
+    "write: the smallest measured scales": (_LeastScale(), MEASURED),
+    "write: measured scales rounded up": (
+        _RoundedUp(),
+        {**MEASURED, "fp8_types": ["float8_e4m3fn"]},
+    ),
     "write: block after block": (_ByBlock(), {}),
     "write: flat memory": (_FlatMemory(), {}),
     "write: eight elements at a time": (_Elementwise(), {}),

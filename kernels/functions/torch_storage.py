@@ -14,10 +14,11 @@ from torch import Tensor
 from poolproof.kernels.functions.block_copy import BLOCK_COPY, BLOCK_SWAP
 from poolproof.kernels.functions.cache_write import CACHE_WRITE
 from poolproof.kernels.functions.declaration import CASTS, FunctionDeclaration
+from poolproof.kernels.functions.stored_forms import LEAST_SCALE
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.kind import Kind
 
-__all__ = ["TorchCopy", "TorchSwap", "TorchWrite", "function_target"]
+__all__ = ["MEASURED", "TorchCopy", "TorchSwap", "TorchWrite", "function_target"]
 
 
 def function_target(
@@ -34,8 +35,12 @@ def function_target(
     )
 
 
+MEASURED = {"scales": "measured", "casts": ("fp8", "int8")}
+"""What a write declares that measures a scale for each token and head."""
+
+
 class TorchWrite:
-    """A cache write."""
+    """A cache write; with caches of scales it measures those of each token and head."""
 
     def __call__(
         self,
@@ -47,16 +52,48 @@ class TorchWrite:
         *,
         key_scale: float = 1.0,
         value_scale: float = 1.0,
+        key_scales: Tensor | None = None,
+        value_scales: Tensor | None = None,
     ) -> None:
         """The target's function."""
-        self.write(key, key_cache, slot_mapping, key_scale)
-        self.write(value, value_cache, slot_mapping, value_scale)
+        self.write(key, key_cache, slot_mapping, key_scale, key_scales)
+        self.write(value, value_cache, slot_mapping, value_scale, value_scales)
 
-    def write(self, rows: Tensor, cache: Tensor, slots: Tensor, scale: float) -> None:
+    def write(
+        self, rows: Tensor, cache: Tensor, slots: Tensor, scale: float, scales: Tensor | None
+    ) -> None:
         """Keys or values."""
         tokens = self.kept(slots)
         block, offset = self.place(slots[tokens], cache)
-        self.put(cache, block, offset, self.stored(self.source(rows, tokens), cache, scale))
+        kept = self.source(rows, tokens)
+        if scales is None:
+            self.put(cache, block, offset, self.stored(kept, cache, scale))
+            return
+        measured = self.measured(kept.float(), cache.dtype)
+        self.put_scales(scales, block, offset, measured)
+        self.put(
+            cache, block, offset, self.quantised(self.scaled(kept.float(), measured), cache.dtype)
+        )
+
+    def measured(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """The scale of each token and head, (num_tokens, num_kv_heads)."""
+        return (self.largest(rows) / self.range_of(dtype)).clamp(min=LEAST_SCALE)
+
+    def largest(self, rows: Tensor) -> Tensor:
+        """The size of the largest element of each head."""
+        return rows.abs().amax(-1)
+
+    def range_of(self, dtype: torch.dtype) -> float:
+        """The largest number of a type."""
+        return 127.0 if dtype is torch.int8 else torch.finfo(dtype).max
+
+    def scaled(self, rows: Tensor, scales: Tensor) -> Tensor:
+        """The tokens in steps of their scales."""
+        return rows / scales[..., None]
+
+    def put_scales(self, cache: Tensor, block: Tensor, offset: Tensor, scales: Tensor) -> None:
+        """Store the scales."""
+        cache[block, offset] = scales
 
     def kept(self, slots: Tensor) -> Tensor:
         """The numbers of the tokens that are stored."""

@@ -18,7 +18,12 @@ from poolproof.kernels.kind import Kind
 from poolproof.kernels.peers.sglang_modules import sglang_module
 from poolproof.kernels.peers.vllm_modules import NAMES, vllm_module, vllm_version
 
-__all__ = ["sglang_merge_target", "vllm_merge_target", "vllm_write_target"]
+__all__ = [
+    "sglang_merge_target",
+    "vllm_merge_target",
+    "vllm_write_scaled_target",
+    "vllm_write_target",
+]
 
 
 def vllm_merge_target(device: str) -> FunctionTarget:
@@ -69,6 +74,31 @@ def vllm_write_target(device: str) -> FunctionTarget:
     return _target(
         "vllm-write", CACHE_WRITE, write, vllm_version(),
         f"{NAMES}.triton_reshape_and_cache_flash", device, casts=casts, layouts_apart=False,
+    )  # fmt: skip
+
+
+def vllm_write_scaled_target(device: str) -> FunctionTarget:
+    """`triton_reshape_and_cache_flash_per_token_head_quant`: int8, and fp8 on a GPU."""
+    module = vllm_module("triton_reshape_and_cache_flash", device)
+    forward = module.triton_reshape_and_cache_flash_per_token_head_quant
+
+    def write(
+        key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor,
+        *, key_scales: Tensor, value_scales: Tensor,
+    ) -> None:  # fmt: skip
+        mode = module.KVQuantMode
+        is_int8 = key_cache.dtype is torch.int8
+        forward(key, value, key_cache, value_cache, key_scales, value_scales, slot_mapping,
+                mode.INT8_PER_TOKEN_HEAD if is_int8 else mode.FP8_PER_TOKEN_HEAD)  # fmt: skip
+
+    return _target(
+        "vllm-write-scaled", CACHE_WRITE, write, vllm_version(),
+        f"{NAMES}.triton_reshape_and_cache_flash", device, dtypes=_dtypes(device),
+        scales="measured", fp8_types=["float8_e4m3fn"],
+        # The interpreter loses the carry where fp8 rounds up to a power of two.
+        casts=["int8"] if device == "cpu" else ["fp8", "int8"],
+        # It counts the rows of the keys; vLLM's runner fills slots of padding with -1.
+        extra_rows="absent",
     )  # fmt: skip
 
 

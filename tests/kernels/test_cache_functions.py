@@ -13,7 +13,7 @@ from poolproof.kernels.case import CaseError
 from poolproof.kernels.check_run import certify_check, check_case, run_case
 from poolproof.kernels.faulty_kernels import Change, FaultyKernel
 from poolproof.kernels.functions.block_copy import BLOCK_COPY, CopyCase, build_copy
-from poolproof.kernels.functions.cache_write import CACHE_WRITE, WriteCase, build_write, stored
+from poolproof.kernels.functions.cache_write import CACHE_WRITE, WriteCase, build_write
 from poolproof.kernels.functions.catalogue import FUNCTION_KINDS
 from poolproof.kernels.functions.declaration import FunctionDeclaration
 from poolproof.kernels.functions.faulty import (
@@ -24,7 +24,8 @@ from poolproof.kernels.functions.faulty import (
 )
 from poolproof.kernels.functions.odd_storage import ODD_STORAGE
 from poolproof.kernels.functions.ours import copy_target, swap_target, write_target
-from poolproof.kernels.functions.torch_storage import TorchCopy, TorchSwap, TorchWrite
+from poolproof.kernels.functions.stored_forms import LEAST_SCALE, allowed_error, stored_forms
+from poolproof.kernels.functions.torch_storage import MEASURED, TorchCopy, TorchSwap, TorchWrite
 from poolproof.kernels.load import load_kernel
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/cache_write.py"
@@ -107,14 +108,14 @@ def test_a_finding_is_made_small_and_runs_again_from_its_json():
 
 def test_fp8_is_cut_and_rounded_by_either_form_of_the_scale():
     numbers = torch.tensor([1e4, -1e4, 0.3])
-    divided, multiplied = stored(numbers, torch.float8_e4m3fn, 0.3)
+    divided, multiplied = stored_forms(numbers, torch.float8_e4m3fn, 0.3)
     assert divided.float().tolist() == [448.0, -448.0, 1.0]
     assert multiplied.float().tolist()[:2] == [448.0, -448.0]
 
 
 def test_int8_is_cut_and_rounded_to_nearest_and_a_half_to_either_side():
     numbers = torch.tensor([500.0, -500.0, 1.5, -2.5, 0.9])
-    forms = torch.stack(stored(numbers, torch.int8, 1.0)).tolist()
+    forms = torch.stack(stored_forms(numbers, torch.int8, 1.0)).tolist()
     found = [set(column) for column in zip(*forms, strict=True)]
     assert found == [{127}, {-128, -127}, {1, 2}, {-3, -2}, {1}]
 
@@ -124,6 +125,57 @@ def test_int8_is_asked_for_only_where_it_is_declared():
     assert plain.casts == ("half", "fp8")
     lines = CACHE_WRITE.not_covered(replace(write_target("cpu"), declaration=plain))
     assert "not declared, so not driven: caches in int8" in lines
+
+
+def read_back(numbers, dtype, scale):
+    """What a reader gets of numbers that are divided by a scale, in float64."""
+    most = 127 if dtype is torch.int8 else torch.finfo(dtype).max
+    steps = (numbers / scale).clamp(-most, most)
+    return (steps.round() if dtype is torch.int8 else steps).to(dtype).double() * scale
+
+
+@pytest.mark.parametrize("name", ["int8", "float8_e4m3fn", "float8_e5m2"])
+def test_the_error_allowed_under_a_measured_scale_is_reached(name):
+    dtype = getattr(torch, name)
+    most = 127 if dtype is torch.int8 else torch.finfo(dtype).max
+    numbers = torch.linspace(-3, 3, 60_001, dtype=torch.float64).view(1, 1, -1)
+    allowed = allowed_error(numbers, dtype)
+    share = (read_back(numbers, dtype, 3 / most) - numbers).abs() / allowed
+    assert 0.8 < share.max() <= 1
+
+
+def test_steps_twice_as_coarse_as_int8_has_them_are_beyond_it():
+    numbers = torch.linspace(-3, 3, 1001, dtype=torch.float64).view(1, 1, -1)
+    error = (read_back(numbers, torch.int8, 6 / 127) - numbers).abs()
+    assert (error > allowed_error(numbers, torch.int8)).any()
+
+
+def test_under_a_measured_scale_heads_are_apart_and_zeros_may_have_the_least_scale():
+    numbers = torch.tensor([[[127.0, 1.0], [1.27, 0.0], [0.0, 0.0]]])
+    steps = allowed_error(numbers, torch.int8)[0, :, 0] * 2
+    assert steps.tolist() == pytest.approx([1, 0.01, LEAST_SCALE], rel=1e-3)
+
+
+def test_a_scale_that_is_no_number_is_seen_by_whoever_reads():
+    class OfZeros(TorchWrite):
+        def put_scales(self, cache, block, offset, scales):
+            super().put_scales(cache, block, offset, torch.where(scales > 1e-6, scales, torch.nan))
+
+    check, target = CACHE_WRITE.checks["written slots"], OfZeros().target("zeros", **MEASURED)
+    for seed in range(100):
+        case = WriteCase(slots=(5,), seed=seed, cache_dtype="int8", scales="measured")
+        wrong = run_case(target, check, case)[0].wrong
+        if wrong is not None:
+            break
+    assert "block 1 slot 1, head 0, element 0 reads as 0 times nan and should be" in wrong
+
+
+def test_the_stores_of_scales_are_stores():
+    case = WriteCase(slots=(1,), cache_dtype="int8", scales="measured", layout="cross-layer")
+    write = build_write(case)
+    assert set(write.written()) == {"key_cache", "value_cache", "key_scales", "value_scales"}
+    assert write.measured["key_scales"].shape == (4, 4, 1)
+    assert not write.measured["key_scales"].is_contiguous()
 
 
 def test_overlapping_pairs_mean_what_is_declared():
@@ -158,6 +210,8 @@ def test_sources_of_padding_and_behind_the_last_slot_are_no_numbers():
         ({"slots": [99]}, "a slot is beyond the last block"),
         ({"slots": ["x"]}, "the case cannot be read"),
         ({"reach": "far"}, "reach must be one of small"),
+        ({"scales": "own"}, "scales must be one of given, measured"),
+        ({"scales": "measured"}, "a cache under measured scales must be one of float8_e4m3fn"),
     ],
 )
 def test_a_write_case_that_cannot_be_read_says_why(value, words):
@@ -180,6 +234,7 @@ def test_a_copy_case_that_cannot_be_says_why(pairs, words):
         ({"kind": "cache-write", "tail": "any"}, "unknown key 'tail' in a declaration of a cache"),
         ({"kind": "cache-write", "padding": "maybe"}, "must be one of negative"),
         ({"kind": "cache-write", "layouts_apart": 1}, "must be one of True, False"),
+        ({"kind": "cache-write", "scales": "measured", "casts": ["half"]}, "must hold fp8 or int8"),
         ({"kind": "block-copy", "dtypes": []}, "must not be empty"),
         ({"kind": "block-copy", "dtypes": "float32"}, "must be a list"),
         ({"kind": "block-copy", "head_sizes": [0]}, "must hold sizes up to 1024"),

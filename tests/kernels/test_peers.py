@@ -99,6 +99,10 @@ def test_vllms_cache_write():
     assert findings("vllm-write") == {}
 
 
+def test_vllms_cache_write_that_measures_its_scales():
+    assert findings("vllm-write-scaled", "written slots", "write set") == {}
+
+
 def test_an_engine_whose_sources_are_missing_is_said_in_a_line(monkeypatch, tmp_path):
     monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
     assert BUILT_INS["sglang-decode"].missing == ["sglang-0.5.23"]
