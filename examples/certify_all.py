@@ -27,6 +27,7 @@ PROGRAMS = {
     "manager in Rust": (str(BUILT / "rust" / "release" / "lru-manager"), "keep-old-names"),
     "engine in C++": (str(BUILT / "fcfs_engine_cpp"), "resumes-where-it-was"),
     "engine in Rust": (str(BUILT / "rust" / "release" / "fcfs-engine"), "preempts-the-first"),
+    "embedded": (str(ROOT / "build" / "embedded" / "embedded_pool"), "frees-backwards"),
     "javascript": (f"node {ROOT / 'examples' / 'javascript' / 'lru_pool.mjs'}", "two-loops"),
 }
 """For each example the program, and the bug that it can be told to have."""

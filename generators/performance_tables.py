@@ -19,7 +19,8 @@ def side_by_side() -> str:
         "| work | here | beside it | ratio | command |",
         "|---|---|---|---:|---|",
     ]
-    for rows in (_pools, _managers, _drivers, _compiled_drivers, _orbits, _model_checkers):
+    parts = _pools, _managers, _drivers, _compiled_drivers, _embedded, _orbits, _model_checkers
+    for rows in parts:
         lines += [f"| {' | '.join(row)} |" for row in rows()]
     return "\n".join(lines) + "\n"
 
@@ -83,6 +84,19 @@ def _compiled_drivers() -> Iterator[Row]:
                 f"{row['ratio']:.2f}",
                 "`make compiled; .venv/bin/python benchmarks/compiled_speed.py`",
             )
+
+
+def _embedded() -> Iterator[Row]:
+    """The embedded pool called from C, and the same from Python."""
+    for row in (read("embedded_speed") or {"rows": ()})["rows"]:
+        blocks = "1 block" if row["blocks"] == 1 else f"{row['blocks']} blocks"
+        yield (
+            f"the pool from another language, prompts of {blocks}, a block",
+            f"embedded in C: {row['from C']:,} ns",
+            f"called from Python: {row['from Python']:,} ns",
+            f"{row['from Python'] / row['from C']:.2f}",
+            "`make embedded; .venv/bin/python benchmarks/embedded_speed.py`",
+        )
 
 
 def _orbits() -> Iterator[Row]:
