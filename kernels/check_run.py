@@ -59,7 +59,6 @@ __all__ = [
     "Announce",
     "certify_check",
     "check_case",
-    "crash_severity",
     "head_of",
     "in_order",
     "kind_of",
@@ -163,7 +162,7 @@ def check_case(target: Certifiable, name: str, case: Any, announce: Announce) ->
         return CheckResult(CheckLine(**about, result=result), None, ratios)
     finding = KernelFinding(
         check=name,
-        severity=crash_severity(check, outcome.wrong),
+        severity=check.severity_of(outcome),
         sentence=outcome.wrong,
         case=case.to_json(),
         words=case.words(),
@@ -174,7 +173,7 @@ def check_case(target: Certifiable, name: str, case: Any, announce: Announce) ->
 
 
 def run_case(target: Certifiable, check: Check, case: Any) -> tuple[Outcome, list[str]]:
-    """One check of one case; an error of the target counts as wrong as well, with its frames."""
+    """One check of one case; an error of the target is wrong as well: a crash, with its frames."""
     try:
         return check.run(target, case), []
     except Exception as error:
@@ -185,7 +184,8 @@ def run_case(target: Certifiable, check: Check, case: Any) -> tuple[Outcome, lis
         outside = [frame for frame in frames if "poolproof" not in frame.filename] or frames[-1:]
         lines = [f"{frame.filename} line {frame.lineno} in {frame.name}" for frame in outside[-3:]]
         text = next(iter(str(error).splitlines()), "")
-        return Outcome(1, f"raised {type(error).__name__}: {text}"), lines
+        wrong = f"raised {type(error).__name__}: {text}"
+        return Outcome(1, wrong, severity=Severity.CRASH), lines
 
 
 def _is_of_the_target(frame: traceback.FrameSummary) -> bool:
@@ -194,11 +194,6 @@ def _is_of_the_target(frame: traceback.FrameSummary) -> bool:
     ours = ("kernels/target.py", "functions/target.py")
     called = frame.name in {"__call__", "with_lse"} and file.endswith(ours)
     return called or "/kernels/paged/" in file or file.startswith("<poolproof_kernel")
-
-
-def crash_severity(check: Check, sentence: str) -> Severity:
-    """How bad a finding is: an exception is a crash, whatever check met it."""
-    return Severity.CRASH if sentence.startswith("raised ") else check.severity
 
 
 def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -> list[Draw]:
@@ -278,13 +273,17 @@ class _Run:
         about["note"] = weaker or ""
         examples = compared = 0
         worst: float | None = None
+        lesser: tuple[Any, int] | None = None
         for draw in self._order:
-            case, outcome = self._one_with_room(draw)
+            case, outcome, frames = self._one_with_room(draw)
             compared += outcome.compared
             if outcome.ratio is not None:
                 worst = max(worst or 0.0, outcome.ratio)
                 self._ratios.setdefault(self._kind.precision(case), []).append(outcome.ratio)
-            if outcome.wrong is not None:
+            if outcome.wrong is not None and outcome.severity is not None and not frames:
+                # It may stand in every example: the search for what the check is about goes on.
+                lesser = lesser or (case, examples + 1)
+            elif outcome.wrong is not None:
                 self._finding = self._smallest(case, examples + 1)
                 counts: dict[str, Any] = {
                     "examples": examples + 1,
@@ -294,39 +293,42 @@ class _Run:
                 return CheckLine(**about, result=VIOLATED, **counts)
             examples += bool(outcome.compared)
         result = (WEAKER if weaker else HOLDS) if compared else UNSEEN
+        if lesser is not None:
+            self._finding = self._smallest(*lesser)
+            result = VIOLATED
         return CheckLine(
             **about, result=result, examples=examples, compared=compared, max_ratio=worst
         )
 
-    def _one_with_room(self, draw: Callable[[Choose, Any], Any]) -> tuple[Any, Outcome]:
+    def _one_with_room(self, draw: Callable[[Choose, Any], Any]) -> tuple[Any, Outcome, list[str]]:
         """The first drawn case that the check can say something about, or the last one drawn."""
         for _ in range(DRAWS_PER_EXAMPLE):
             case = draw(self._draw.randrange, self._target.declaration)
             self._announce(case)
-            outcome, _ = run_case(self._target, self._check, case)
+            outcome, frames = run_case(self._target, self._check, case)
             if outcome.compared or outcome.wrong is not None:
                 break
-        return case, outcome
+        return case, outcome, frames
 
     def _smallest(self, case: Any, example: int) -> KernelFinding:
+        first, _ = run_case(self._target, self._check, case)
+
         def fails(smaller: Any) -> bool:
             self._announce(smaller)
-            return run_case(self._target, self._check, smaller)[0].wrong is not None
+            outcome, _ = run_case(self._target, self._check, smaller)
+            # As bad as before: a smaller case of something else is another finding.
+            return outcome.wrong is not None and outcome.severity == first.severity
 
         smallest = shrink(case, self._target.declaration, fails, self._kind)
         outcome, frames = run_case(self._target, self._check, smallest)
         if outcome.wrong is None:
             smallest = case
-            sentence, frames = (
-                "wrong once and right the next time: the target is not repeatable",
-                [],
-            )
-        else:
-            sentence = outcome.wrong
+            outcome = Outcome(1, "wrong once and right the next time: the target is not repeatable")
+            frames = []
         return KernelFinding(
             check=self._check.name,
-            severity=crash_severity(self._check, sentence),
-            sentence=sentence,
+            severity=self._check.severity_of(outcome),
+            sentence=outcome.wrong or "",
             case=smallest.to_json(),
             words=smallest.words(),
             example=example,

@@ -32,6 +32,7 @@ __all__ = [
     "element_numbers",
     "named_tensors",
     "recorded",
+    "stray_accesses",
     "unlawful_accesses",
 ]
 
@@ -176,16 +177,22 @@ def named_tensors(batch: PagedBatch, out: Tensor | None) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
+def stray_accesses(accesses: Accesses) -> str | None:
+    """A sentence for the first access outside of every tensor, a store before all loads."""
+    for kind, verb in (("store", "writes"), ("load", "reads")):
+        for stray in accesses.strays:
+            if stray.kind == kind:
+                return (
+                    f"{verb} {stray.count} addresses outside of every tensor, the first "
+                    f"{stray.distance} bytes from {stray.nearest}"
+                )
+    return None
+
+
 def unlawful_accesses(
     accesses: Accesses, batch: PagedBatch, out: Tensor | None, declared: Declaration
 ) -> Iterator[str]:
-    """A sentence for each kind of access that is not allowed or is missing."""
-    for stray in accesses.strays:
-        verb = "reads" if stray.kind == "load" else "writes"
-        yield (
-            f"{verb} {stray.count} addresses outside of every tensor, the first {stray.distance} "
-            f"bytes from {stray.nearest}"
-        )
+    """A sentence for each kind of access to a tensor that is not allowed or is missing."""
     yield from _cache_reads(accesses, batch, declared)
     yield from _scale_reads(accesses, batch, allowed_slots(batch, declared))
     yield from _table_reads(accesses, batch, declared)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from poolproof.contract.violation import Severity
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.case import Case, build
@@ -12,7 +14,12 @@ from poolproof.kernels.interpreter import check_overflow
 from poolproof.kernels.large_cases import Draw, draw_wide_cache
 from poolproof.kernels.layouts import REACHES, little_memory_left
 from poolproof.kernels.quantised_cases import wide_features
-from poolproof.kernels.read_sets import named_tensors, recorded, unlawful_accesses
+from poolproof.kernels.read_sets import (
+    named_tensors,
+    recorded,
+    stray_accesses,
+    unlawful_accesses,
+)
 from poolproof.kernels.relations import chosen
 from poolproof.kernels.target import KernelTarget
 
@@ -29,25 +36,36 @@ ROOM_MIB = 1024
 def _read_set(target: KernelTarget, case: Case) -> Outcome:
     """The whole batch, then one sequence alone in a cache that holds the others' blocks too."""
     batch = build(case, target.device)
-    wrong = _unlawful(target, batch)
-    if wrong is not None or len(case.sequences) == 1:
-        return Outcome(1, wrong)
+    whole = _unlawful(target, batch)
+    if whole.wrong is not None or len(case.sequences) == 1:
+        return whole
     index = case.seed % len(case.sequences)
     part, rows = chosen(batch, [index])
     if not len(rows):
-        return Outcome(1)
-    wrong = _unlawful(target, part)
-    return Outcome(2, wrong and f"with sequence {index} alone it {wrong}")
+        return whole
+    alone = _unlawful(target, part)
+    said = alone.wrong and f"with sequence {index} alone it {alone.wrong}"
+    return replace(alone, compared=2, wrong=said)
 
 
-def _unlawful(target: KernelTarget, batch: PagedBatch) -> str | None:
+def _unlawful(target: KernelTarget, batch: PagedBatch) -> Outcome:
+    """The first access that is not allowed, or is missing.
+
+    Numbers that lie outside of every tensor belong to nobody's request. If nothing else is wrong
+    they were read and not used, as behind the end of a table: a device may refuse the address.
+    """
     out = None
     if target.declaration.out:
         out = batch.new_out(float("nan"))
     # A load far outside of every tensor would end the process: its address is looked at first.
     with recorded(named_tensors(batch, out)) as accesses:
         target(batch, out)
-    return next(unlawful_accesses(accesses, batch, out, target.declaration), None)
+    wrong = next(unlawful_accesses(accesses, batch, out, target.declaration), None)
+    if wrong is None and any(stray.kind == "store" for stray in accesses.strays):
+        wrong = stray_accesses(accesses)
+    if wrong is None and accesses.strays:
+        return Outcome(1, stray_accesses(accesses), severity=Severity.CRASH)
+    return Outcome(1, wrong)
 
 
 def _wide(target: KernelTarget, case: Case) -> Outcome:

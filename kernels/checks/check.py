@@ -16,12 +16,14 @@ class Outcome:
     """`compared` outputs were looked at; none if the case has no room for the check.
 
     `wrong` is a sentence about the first thing that was wrong; `ratio` the largest error over its
-    bound, if that was measured.
+    bound, if that was measured. `severity` is there where what happened does less harm than what
+    the check looks for.
     """
 
     compared: int
     wrong: str | None = None
     ratio: float | None = None
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,10 @@ class Check:
     also_by: tuple[str, ...] = ()
     draws: Callable[[Any], tuple[Callable[[Callable[[int], int], Any], Any], ...]] | None = None
     takes_large_cases: bool = False
+
+    def severity_of(self, outcome: Outcome) -> Severity:
+        """How bad a finding is."""
+        return outcome.severity or self.severity
 
     def stands(self, declared: Any) -> str | None:
         """What the target declares instead of the promise; None if it makes the promise."""

@@ -1,12 +1,23 @@
 """Read sets: what a kernel touches in the interpreter, and what of it is unlawful."""
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 
+from poolproof.contract.depth import Depth
+from poolproof.contract.violation import Severity
 from poolproof.kernels.case import Case, build
+from poolproof.kernels.check_run import certify_check
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.read_sets import named_tensors, recorded, unlawful_accesses
+from poolproof.kernels.read_sets import (
+    named_tensors,
+    recorded,
+    stray_accesses,
+    unlawful_accesses,
+)
 from poolproof.kernels.target import paged_target
 
 CASE = Case(sequences=((1, 6), (2, 3)), sliding_window=3, spare_entries=1, layout="cross-layer")
@@ -89,12 +100,12 @@ def touched(change=None, declaration=None):
         target(batch, out)
     if change is not None:
         change(accesses, batch, out)
-    return list(unlawful_accesses(accesses, batch, out, declaration or target.declaration))
+    strays = [stray] if (stray := stray_accesses(accesses)) else []
+    found = list(unlawful_accesses(accesses, batch, out, declaration or target.declaration))
+    return strays + found
 
 
 def note(accesses, kind, tensor, element):
-    import numpy as np
-
     address = tensor.untyped_storage().data_ptr() + element * tensor.element_size()
     accesses.note(kind, np.array([address]), np.array([True]), tensor.element_size())
 
@@ -173,6 +184,60 @@ def test_a_stray_is_a_sentence():
 
     (sentence,) = touched(change)
     assert sentence.startswith("reads 1 addresses outside of every tensor")
+
+
+@triton.jit
+def put(out, number):
+    tl.store(out + number, 1.0)
+
+
+def read_set_beside(call):
+    """What the check says of our kernels where each call begins with one of another."""
+    from poolproof.kernels.checks.catalogue import CHECKS
+
+    ours = paged_target("cpu")
+
+    def function(*arguments, **keywords):
+        call()
+        return ours.attend(*arguments, **keywords)
+
+    return CHECKS["read set"].run(replace(ours, attend=function), CASE)
+
+
+def within_more(count):
+    """A tensor of so many elements before as many that belong to nobody."""
+    return torch.from_numpy(np.zeros(2 * count, np.float32)[:count])
+
+
+def test_what_is_read_outside_of_every_tensor_and_not_used_may_end_the_process():
+    source, out = within_more(8), torch.zeros(1)
+    outcome = read_set_beside(lambda: add_up[(1,)](source, 10, out, SIZE=16))
+    assert outcome.wrong.startswith("reads 2 addresses outside of every tensor")
+    assert outcome.severity is Severity.CRASH
+
+
+def test_what_is_written_there_is_somebody_elses():
+    out = within_more(8)
+    outcome = read_set_beside(lambda: put[(1,)](out, 9))
+    assert outcome.wrong.startswith("writes 1 addresses outside of every tensor")
+    assert outcome.severity is None
+
+
+def test_a_read_that_may_end_the_process_does_not_hide_one_of_another_request():
+    source, out = within_more(8), torch.zeros(1)
+    ours, calls = paged_target("cpu"), []
+
+    def function(query, key_cache, *rest, **keywords):
+        add_up[(1,)](source, 10, out, SIZE=16)
+        calls.append(len(query))
+        if len(calls) > 8:
+            put[(1,)](key_cache, 0)
+        return ours.attend(query, key_cache, *rest, **keywords)
+
+    target = replace(ours, attend=function)
+    finding = certify_check(target, "read set", Depth.QUICK, 0, lambda _: None).finding
+    assert finding.severity is Severity.WRONG_DATA_OF_ANOTHER
+    assert finding.sentence.startswith("writes 1 elements of key_cache")
 
 
 def test_a_table_without_entries_has_nothing_to_read():
