@@ -96,7 +96,7 @@ def max_engine(name: str, what: str, **further: Any) -> MaxEngine:
     return MaxEngine(
         name=name,
         what=what,
-        address="https://pypi.org/simple/max/",
+        address="the package max",
         commit=_VERSION,
         files=_FILES,
         needs=("numpy",),
