@@ -19,6 +19,8 @@ from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
 from poolproof.targets.lightllm_manager import LIGHTLLM
 from poolproof.targets.lmcache_parts import LMCACHE
 from poolproof.targets.lmdeploy_manager import LMDEPLOY
+from poolproof.targets.max_manager import MAX_JENGA, MAX_MANAGER
+from poolproof.targets.max_pool import MAX_JENGA_POOL, MAX_POOL
 from poolproof.targets.mini_sglang_engine import MINI_SGLANG_ENGINE
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG
 from poolproof.targets.mini_vllm_manager import MINI_VLLM
@@ -34,6 +36,7 @@ from poolproof.targets.vllm_fork import APHRODITE
 
 __all__ = [
     "FORK_ENGINES",
+    "MAX_ENGINES",
     "PROGRAM_ENGINES",
     "PUBLISHED_ENGINES",
     "SCHEDULERS",
@@ -64,6 +67,9 @@ PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
 FORK_ENGINES = {APHRODITE.name: APHRODITE}
 """Forks of vLLM that it fetches."""
 
+MAX_ENGINES = {engine.name: engine for engine in (MAX_MANAGER, MAX_JENGA, MAX_POOL, MAX_JENGA_POOL)}
+"""Parts of MAX, which it takes from one wheel."""
+
 SCHEDULERS = {engine.name: engine for engine in (GLLM_ENGINE, MINI_SGLANG_ENGINE, NANO_ENGINE)}
 """Engines whose schedulers it fetches, to be driven whole."""
 
@@ -71,6 +77,7 @@ PUBLISHED_ENGINES: dict[str, PublishedEngine] = {
     **SOURCE_ENGINES,
     **PROGRAM_ENGINES,
     **FORK_ENGINES,
+    **MAX_ENGINES,
     **SCHEDULERS,
 }
 """All of them."""

@@ -44,6 +44,8 @@ from poolproof.targets.installed_vllm import (
 )
 from poolproof.targets.lmcache_manager import lmcache_manager
 from poolproof.targets.manager_target import MANAGER_SHAPES
+from poolproof.targets.max_manager import max_jenga, max_manager
+from poolproof.targets.max_pool import max_jenga_pool, max_pool
 from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
@@ -283,6 +285,10 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "nano-engine": nano_engine,
     "mini-sglang-engine": mini_sglang_engine,
     "gllm-engine": gllm_engine,
+    "max-manager": max_manager,
+    "max-jenga": max_jenga,
+    "max-pool": max_pool,
+    "max-jenga-pool": max_jenga_pool,
     "sglang": sglang_manager,
     "sglang-engine": sglang_engine,
     "sglang-unified": sglang_unified_manager,

@@ -1,10 +1,11 @@
 """Fetches the sources of a release from the package index that pip is configured with.
 
 A source distribution is a tar file of 5 to 50 MB, of which the few files are kept that an adapter
-runs; wheels of engines have hundreds of megabytes of kernels. `pip download` would build it to
-learn its metadata, so only pip's settings are asked for (index, further indexes, certificates), and
-the file is read from the index as pip would read it: the simple API, as JSON or as HTML, with the
-hash that it states. Nothing of a release is built, installed or run here.
+runs; wheels of engines mostly have hundreds of megabytes of kernels, and only a distribution that
+has no sources on the index is taken from one. `pip download` would build sources to learn their
+metadata, so only pip's settings are asked for (index, further indexes, certificates), and the file
+is read from the index as pip would read it: the simple API, as JSON or as HTML, with the hash that
+it states. Nothing of a release is built, installed or run here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import html.parser
 import json
 import os
+import platform
 import re
 import shutil
 import ssl
@@ -24,10 +26,11 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import fetch_folder
@@ -40,7 +43,12 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 
 
 def fetch_release(
-    package: str, version: str, wanted: Sequence[str], into: Path | None = None
+    package: str,
+    version: str,
+    wanted: Sequence[str],
+    into: Path | None = None,
+    *,
+    wheel: bool = False,
 ) -> tuple[Path, bool]:
     """The folder `PACKAGE-VERSION` with the wanted files, and whether it had to be fetched.
 
@@ -50,6 +58,8 @@ def fetch_release(
         wanted: files of the distribution, and folders, which end in a slash and give their Python
             files; what a release does not have is left out.
         into: the folder that gets it; else that of all engines.
+        wheel: whether to take a wheel for this machine, for any version of Python, in place of the
+            sources.
 
     Raises TargetError where the index cannot be read or has no such file.
     """
@@ -59,17 +69,19 @@ def fetch_release(
     if (place / _COMPLETE).is_file() and (place / _COMPLETE).read_text("utf-8") == wants:
         return place, False
     pip = _pip_settings()
-    found = _sdists(package, pip)
+    found = _distributions(package, pip, wheel=wheel)
     if version not in found:
         near = ", ".join(sorted(found, key=_in_order)[-5:]) or "none"
+        what = f"is no wheel for {sys.platform} {platform.machine()}" if wheel else "are no sources"
         raise TargetError(
-            f"there are no sources of {package} {version} on {' or '.join(_indexes(pip))}; the "
+            f"there {what} of {package} {version} on {' or '.join(_indexes(pip))}; the "
             f"newest there are {near}"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as scratch:
-            archive, files = Path(scratch) / "sdist.tar.gz", Path(scratch) / "files"
+            archive = Path(scratch) / ("wheel.whl" if wheel else "sdist.tar.gz")
+            files = Path(scratch) / "files"
             files.mkdir()
             _download(found[version], archive, pip)
             if not _unpack(archive, files, wanted):
@@ -77,7 +89,7 @@ def fetch_release(
             (files / _COMPLETE).write_text(wants, encoding="utf-8")
             shutil.rmtree(place, ignore_errors=True)
             files.rename(place)
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise TargetError(
             f"{package} {version} could not be fetched to {folder}: {error}"
         ) from error
@@ -86,7 +98,7 @@ def fetch_release(
 
 def releases_of(package: str) -> list[str]:
     """The versions whose sources the index has, oldest first. Raises TargetError."""
-    found = _sdists(package, _pip_settings())
+    found = _distributions(package, _pip_settings())
     return sorted((version for version in found if _is_release(version)), key=_in_order)
 
 
@@ -140,17 +152,20 @@ def _indexes(pip: Mapping[str, str]) -> list[str]:
     return [index.rstrip("/") for index in (pip["index-url"], *further)]
 
 
-def _sdists(package: str, pip: Mapping[str, str]) -> dict[str, _File]:
-    """The source distributions of all indexes by version; the first index that has one wins."""
+def _distributions(
+    package: str, pip: Mapping[str, str], *, wheel: bool = False
+) -> dict[str, _File]:
+    """The sources, or wheels, of all indexes by version; the first index that has one wins."""
+    version_in = _version_of_wheel if wheel else _version_of_sources
     found: dict[str, _File] = {}
     errors = []
     for index in _indexes(pip):
         address = f"{index}/{package}/"
         try:
             for file in _files(address, pip):
-                prefix, suffix = f"{package}-", ".tar.gz"
-                if file.name.startswith(prefix) and file.name.endswith(suffix):
-                    found.setdefault(file.name[len(prefix) : -len(suffix)], file)
+                version = version_in(package, file.name)
+                if version is not None:
+                    found.setdefault(version, file)
         except (OSError, ValueError) as error:
             errors.append(f"{_without_password(address)}: {error}")
     if not found and errors:
@@ -159,6 +174,25 @@ def _sdists(package: str, pip: Mapping[str, str]) -> dict[str, _File]:
             "index-url to an index that can be reached"
         )
     return found
+
+
+def _version_of_sources(package: str, name: str) -> str | None:
+    prefix, suffix = f"{package}-", ".tar.gz"
+    is_one = name.startswith(prefix) and name.endswith(suffix)
+    return name[len(prefix) : -len(suffix)] if is_one else None
+
+
+_SYSTEMS = {"linux": "manylinux", "darwin": "macosx"}
+
+
+def _version_of_wheel(package: str, name: str) -> str | None:
+    """The version of a wheel that this machine can run, whichever Python it was built for."""
+    words = name.removesuffix(".whl").split("-")
+    if not name.endswith(".whl") or len(words) != 5 or words[0] != package:
+        return None
+    system = _SYSTEMS.get(sys.platform, sys.platform)
+    here = words[4].startswith(system) and words[4].endswith(platform.machine())
+    return words[1] if here or words[4] == "any" else None
 
 
 def _files(address: str, pip: Mapping[str, str]) -> list[_File]:
@@ -236,20 +270,41 @@ def _unpack(archive: Path, files: Path, wanted: Sequence[str]) -> int:
     """Write the wanted members, without the folder that holds all; how many there were."""
     folders = tuple(name for name in wanted if name.endswith("/"))
     count = 0
+    for name, content in _members(archive, wanted, folders):
+        place = files / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        count += name != "LICENSE" or name in wanted
+    return count
+
+
+def _members(
+    archive: Path, wanted: Sequence[str], folders: tuple[str, ...]
+) -> Iterator[tuple[str, bytes]]:
+    """The wanted plain files of the archive and its licence, by their names below its package."""
+
+    def is_wanted(name: str) -> bool:
+        # A member that leads out of its folder is none of ours.
+        is_code = name in wanted or (name.startswith(folders) and name.endswith(".py"))
+        return ".." not in name and (is_code or name == "LICENSE")
+
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            for entry in wheel.infolist():
+                name = _IN_A_WHEEL.sub("", entry.filename)
+                if not entry.is_dir() and is_wanted(name):
+                    yield name, wheel.read(entry)
+        return
     with tarfile.open(archive, "r:gz") as members:
         for member in members:
             name = member.name.partition("/")[2]
-            is_code = name in wanted or (name.startswith(folders) and name.endswith(".py"))
-            # A member that is no plain file, or leads out of its folder, is none of ours.
-            if not member.isfile() or ".." in name or not (is_code or name == "LICENSE"):
-                continue
-            content: IO[bytes] | None = members.extractfile(member)
-            assert content is not None
-            place = files / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content.read())
-            count += is_code
-    return count
+            content = members.extractfile(member) if member.isfile() and is_wanted(name) else None
+            if content is not None:
+                yield name, content.read()
+
+
+_IN_A_WHEEL = re.compile(r"^[^/]+\.(data/(platlib|purelib)|dist-info(/licenses)?)/")
+"""Folders of a wheel whose contents stand beside its packages, or name its licence."""
 
 
 def _is_release(version: str) -> bool:

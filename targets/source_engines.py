@@ -44,6 +44,7 @@ class PublishedEngine:
     what: str
     address: str
     commit: str
+    """Or the version, where the address is that of a package."""
     files: tuple[str, ...]
     """Paths in the repository: of the modules, and of the licence."""
     rows: Mapping[str, Any] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 Each comes by git from its own repository, at the commit that its adapter was written for, and only
 the files of its bookkeeping, which are built into a program where it is not in Python; releases of
-vLLM come from a package index. Nothing is installed.
+vLLM, and MAX, come from a package index. Nothing is installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def engines_command(*, names: tuple[str, ...], every: bool, folder: Path | None)
     release of vLLM from the package index that pip uses; it is the targets vllm@VERSION,
     vllm-queue@VERSION, vllm-index@VERSION and vllm-manager@VERSION.
     """
-    from poolproof.targets.catalogue import PROGRAM_ENGINES, PUBLISHED_ENGINES
+    from poolproof.targets.catalogue import MAX_ENGINES, PROGRAM_ENGINES, PUBLISHED_ENGINES
+    from poolproof.targets.max_release import fetch_max
     from poolproof.targets.program_engines import built_program
     from poolproof.targets.source_engines import fetch_engine
     from poolproof.targets.vllm_release import fetch_vllm
@@ -54,6 +55,8 @@ def engines_command(*, names: tuple[str, ...], every: bool, folder: Path | None)
     for name in dict.fromkeys(names) or PUBLISHED_ENGINES:
         if name in releases:
             place, is_new = fetch_vllm(name.removeprefix("vllm=="), folder)
+        elif name in MAX_ENGINES:
+            place, is_new = fetch_max(MAX_ENGINES[name], folder)
         else:
             place, is_new = fetch_engine(PUBLISHED_ENGINES[name], folder)
         if name in PROGRAM_ENGINES:
