@@ -23,6 +23,7 @@ from poolproof.harness.extent import Extent
 
 __all__ = [
     "CERTIFICATE_VERSION",
+    "THE_REST",
     "Certificate",
     "CertificateError",
     "Finding",
@@ -62,6 +63,10 @@ class Verdict(enum.Enum):
     def exit_status(self) -> int:
         """0 holds, 1 a violation was found, 2 the run could not be concluded."""
         return {Verdict.HOLDS: 0, Verdict.REFUSED: 1, Verdict.INCONCLUSIVE: 2}[self]
+
+
+THE_REST = "the rest"
+"""The stage that stands for all that a run did not come to, because it was ended too early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,13 @@ from dataclasses import replace
 from poolproof import __version__
 from poolproof.certification.attention_stage import STAGE as ATTENTION
 from poolproof.certification.attention_stage import attention_stage, why_no_attention
-from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, StageResult
+from poolproof.certification.certificate import (
+    THE_REST,
+    Certificate,
+    NotRun,
+    StageOutcome,
+    StageResult,
+)
 from poolproof.certification.depths import BUDGETS
 from poolproof.certification.description import Description, before_any_command
 from poolproof.certification.driving import Driving, described, kinds_of, layout_notes
@@ -146,6 +152,7 @@ class _Certification:
         self._executor = SecondLook(executor)
         self._options = options
         self._progress = progress
+        self._canaries: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         self.was_interrupted = False
 
     def run(self) -> Certificate:
@@ -171,7 +178,7 @@ class _Certification:
             self._progress.end()
             return self._certificate(about, driving)
         self._progress.begin("checking the ruler")
-        caught, missed = check_ruler(about, kinds)
+        self._canaries = caught, missed = check_ruler(about, kinds)
         driving.drive(kinds)
         self._explore(about, driving, kinds)
         driving.stages += attention_stage(
@@ -199,12 +206,17 @@ class _Certification:
         number = len(driving.collector.findings)
         rest = StageResult(
             level=about.level,
-            stage="the rest",
+            stage=THE_REST,
             outcome=StageOutcome.INCONCLUSIVE,
             note=f"{why}, {number} finding{'s' * (number != 1)} until then",
         )
-        so_far = self._certificate(about, driving)
-        return replace(so_far, stages=(*so_far.stages, rest))
+        so_far, (caught, missed) = self._certificate(about, driving), self._canaries
+        return replace(
+            so_far,
+            stages=(*so_far.stages, rest),
+            canaries_caught=caught,
+            canaries_missed=missed,
+        )
 
     def _explore(self, about: Description, driving: Driving, kinds: list[RunKind]) -> None:
         """Every state or workload of small scopes, where no worker was lost."""

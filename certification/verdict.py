@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from poolproof.certification.baseline import Baseline, promises_of
 from poolproof.certification.certificate import (
+    THE_REST,
     Certificate,
     Finding,
     FindingStatus,
@@ -166,6 +167,9 @@ def reasons_inconclusive(certificate: Certificate | KernelCertificate) -> tuple[
     """Why the run says less than it should, in words; empty if it says all."""
     if isinstance(certificate, KernelCertificate):
         return certificate.run.reasons_inconclusive
+    cut_short = tuple(stage.note for stage in certificate.stages if stage.stage == THE_REST)
+    if cut_short:
+        return cut_short  # What such a run did not come to says nothing of the target.
     reasons = [f"canary not caught: {name}" for name in certificate.canaries_missed]
     if not certificate.num_canaries:
         reasons.append("no canary was run, so nothing shows that the checks catch anything")

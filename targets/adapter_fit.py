@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from poolproof.contract.adapter_fault import adapters_fault
@@ -32,16 +33,17 @@ class Call:
     arguments: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        """The arguments as they are written, with `self`."""
+    def written(self, *before: str) -> str:
+        """The arguments as they are written, after those of the method itself."""
         named = (f"{name}=..." for name in self.named)
-        return f"({', '.join(('self', *self.arguments, *named))})"
+        return f"({', '.join((*before, *self.arguments, *named))})"
 
 
-def misfit(cls: type, call: Call) -> str | None:
+def misfit(cls: type | ModuleType, call: Call) -> str | None:
     """Why the class cannot be called like this, as a clause; None where it can, or is unknown.
 
-    A method that the class lacks may be set on its instances, and is not looked at.
+    A method that the class lacks may be set on its instances, and is not looked at. In place of a
+    class it may be a module, which has functions.
     """
     function = inspect.getattr_static(cls, call.method, None)
     if not callable(function) and not isinstance(function, staticmethod | classmethod):
@@ -50,14 +52,17 @@ def misfit(cls: type, call: Call) -> str | None:
     try:
         bound = getattr(cls, call.method)
         signature = inspect.signature(bound)
-        own = [] if isinstance(function, staticmethod | classmethod) else [object()]
+        is_bound = isinstance(function, staticmethod | classmethod) or not isinstance(cls, type)
     except (AttributeError, TypeError, ValueError):
         return None
     try:
-        signature.bind(*own, *call.arguments, **dict.fromkeys(call.named))
+        signature.bind(
+            *([] if is_bound else [object()]), *call.arguments, **dict.fromkeys(call.named)
+        )
     except TypeError:
         names = ", ".join(_written(parameter) for parameter in signature.parameters.values())
-        return f"{shown} takes ({names}), the adapter calls it with {call}"
+        asked = call.written() if is_bound else call.written("self")
+        return f"{shown} takes ({names}), the adapter calls it with {asked}"
     return None
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedOver
 from poolproof.contract.target import TargetError
 from poolproof.targets.source_patch import active_patch, patch_key, text_of
 
@@ -125,13 +126,19 @@ def import_from_source(
 
 def stub_module(name: str, **contents: Any) -> ModuleType:
     """A module with the given contents and nothing else."""
-    module = ModuleType(name, "A stub by Poolproof.")
+    module = _StubModule(name, "A stub by Poolproof.")
     vars(module).update(contents)
     return module
 
 
-class _Nothing:
+class _StubModule(ModuleType, HandedOver):
+    """What an engine's module looks up in it and does not find, we have left out."""
+
+
+class _Nothing(HandedOver):
     """Falsy; calling it and asking for an attribute give it again."""
+
+    engine_derives = True
 
     def __init__(self, *_arguments: object, **_options: object) -> None: ...
 

@@ -26,7 +26,9 @@ from collections.abc import Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import BlankModule, stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import TokenNames
@@ -218,7 +220,7 @@ def _stubs() -> Mapping[str, ModuleType]:
         "cache", "cache.cache", "tokenizer", "util", "generator.filter", "generator.loop_detect",
         "generator.sampler",
     )  # fmt: skip
-    extension = SimpleNamespace(count_match_tensor=_count_match)
+    extension = HandedFields(count_match_tensor=_count_match)
     return {
         **{f"{_PACKAGE}.{name}": BlankModule(f"{_PACKAGE}.{name}") for name in blank},
         f"{_PACKAGE}.constants": stub_module(f"{_PACKAGE}.constants", PAGE_SIZE=_PAGE_SIZE),
@@ -246,6 +248,39 @@ def _manager(
     return Exllamav3Manager(generator, new_job, tensor, enable_caching=enable_caching)
 
 
+_USES = (
+    Use(
+        "generator.job", "Job",
+        (
+            Call("__init__", ("input_ids",), ("max_new_tokens",)),
+            Call("prepare_for_queue", ("generator", "serial_number")),
+            Call("current_new_pages_required"), Call("allocate_pages"), Call("deallocate_pages"),
+            Call("prefill", ("results",)), Call("is_prefill_done"),
+            Call("get_input_ids_list", ("draft_tokens", "idx"), ("add_to_cache",)),
+            Call("receive_sample", ("logits", "next_token", "tokens", "probs", "prob", "results")),
+        ),
+        ("sequences", "time_first_token"),
+    ),
+    Use(
+        "generator.pagetable", "PageTable",
+        (
+            Call("__init__", ("generator", "cache")), Call("num_unreferenced_pages"),
+            Call("get_live_page", ("phash",)),
+        ),
+        ("all_pages",),
+    ),
+    Use(
+        "generator.pagetable", "Sequence",
+        reads=("sequence_ids", "input_ids", "kv_position", "allocated_pages"),
+    ),
+    Use("generator.pagetable", "CachePage", reads=("page_index", "ref_count", "phash")),
+    Use(
+        "util.tensor", "SeqTensor",
+        (Call("__len__"), Call("truncate", ("new_len",)), Call("append", ("new_data",))),
+    ),
+)  # fmt: skip
+
+
 EXLLAMAV3 = SourceEngine(
     name="exllamav3",
     what="the PageTable of ExLlamaV3 under its jobs",
@@ -262,6 +297,7 @@ EXLLAMAV3 = SourceEngine(
     stubs=_stubs,
     manager=_manager,
     real_class=lambda modules: modules["generator.pagetable"].PageTable,
+    uses=_USES,
     rows={
         "index": "content",
         "publishes": "scheduled",

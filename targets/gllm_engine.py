@@ -182,7 +182,7 @@ def gllm_engine(name: str, overrides: Mapping[str, Any]) -> Target:
     path = TargetSpec.parse(name).base.partition(":")[2]
     root = Path(path).expanduser().resolve() if path else fetched_folder(GLLM_ENGINE)
     if not (root / _PACKAGE).is_dir():
-        raise TargetError(f"{root} is no checkout of {GLLM.address}: it has no folder {_PACKAGE}")
+        raise GLLM_ENGINE.no_checkout(root, f"folder {_PACKAGE}")
     modules = import_from_source(root, _PACKAGE, _MODULES, _stubs())
     scheduler = getattr(modules["scheduler"], "Scheduler", None)
     if scheduler is None:

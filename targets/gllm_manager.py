@@ -15,9 +15,11 @@ Where it stands in for the scheduler:
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import BlankModule, stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import TokenNames
@@ -144,7 +146,7 @@ def memory_of(modules: Modules, num_blocks: int, block_size: int, enable_caching
         kv_head_dim=1, vocab_size=1,
     )  # fmt: skip
     num_bytes = num_blocks * manager.get_sizeof_KV_per_page()
-    vars(_TORCH)["cuda"] = SimpleNamespace(mem_get_info=lambda: (num_bytes, num_bytes))
+    vars(_TORCH)["cuda"] = HandedFields(mem_get_info=lambda: (num_bytes, num_bytes))
     manager.init()
     return manager
 
@@ -154,6 +156,32 @@ def _manager(
 ) -> GllmManager:
     manager = memory_of(modules, num_blocks, block_size, enable_caching)
     return GllmManager(manager, modules["sequence"].Sequence, enable_caching=enable_caching)
+
+
+_CALLS = (
+    Call("__init__", (), (
+        "gpu_memory_util", "num_layers", "dtype", "page_size", "kv_head_num", "kv_head_dim",
+        "vocab_size",
+    )),
+    Call("get_sizeof_KV_per_page"), Call("init"), Call("pre_allocate_page", ("seqs",)),
+    Call("register_decode_boundary", ("seq", "pos")), Call("free", ("seq",)),
+    Call("get_num_free_pages"),
+)  # fmt: skip
+_USES = (
+    Use("memory_manager", "MemoryManager", _CALLS, ("page_size",)),
+    Use(
+        "memory_manager", "PrefixMemoryManager",
+        (*_CALLS, Call("pre_allocate_computed_page", ("seqs",))), ("page_size",),
+    ),
+    Use(
+        "sequence", "Sequence",
+        (
+            Call("__init__", ("seq_id", "token_ids", "finish_tokens")), Call("__len__"),
+            Call("append", ("token_id",)), Call("preempt"),
+        ),
+        ("computed_token_num", "to_compute_token_num", "page_table", "seq_len"),
+    ),
+)  # fmt: skip
 
 
 GLLM = SourceEngine(
@@ -172,6 +200,7 @@ GLLM = SourceEngine(
     stubs=stubs,
     manager=_manager,
     real_class=lambda modules: modules["memory_manager"].PrefixMemoryManager,
+    uses=_USES,
     rows={
         "publishes": "scheduled",
         "same_step_hit": "allowed",

@@ -19,10 +19,12 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import BlankModule, stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import NO_EXTRA_KEYS, TokenNames
-from poolproof.targets.torch_stand_in import Tensor, torch_stand_in
+from poolproof.targets.torch_stand_in import StandInTensor, torch_stand_in
 
 __all__ = ["LIGHTLLM", "LightllmManager"]
 
@@ -58,7 +60,7 @@ class LightllmManager:
         setting = self._names.setting(extra_keys)
         request = LightllmRequest(self._names.named(tokens, setting, extra_keys), setting)
         if self._cache is not None and len(tokens) > 1:
-            key = Tensor(request.tokens[:-1])
+            key = StandInTensor(request.tokens[:-1])
             request.shared_node, _, slots = self._cache.match_prefix(key, update_refs=True)
             if request.shared_node is not None:
                 request.slots = slots.tolist()[: request.shared_node.node_prefix_total_len]
@@ -95,14 +97,14 @@ class LightllmManager:
         if self._cache is None:
             freed = request.slots
         else:
-            slots = Tensor(request.slots[:computed])
-            known = self._cache.insert(Tensor(request.tokens[:computed]), slots)
+            slots = StandInTensor(request.slots[:computed])
+            known = self._cache.insert(StandInTensor(request.tokens[:computed]), slots)
             node = request.shared_node
             first = 0 if node is None else node.node_prefix_total_len
             freed = request.slots[first:known] + freed
             if node is not None:
                 self._cache.dec_node_ref_counter(node)
-        self._memory.free(Tensor(freed))
+        self._memory.free(StandInTensor(freed))
 
     def preempt(self, seq_id: int) -> None:
         """A pause, which publishes as an end does."""
@@ -170,6 +172,32 @@ def _manager(
     return LightllmManager(radix.RadixCache("poolproof", num_blocks, 0, memory), memory)
 
 
+_USES = (
+    Use(
+        "common.mem_manager", "MemoryManager",
+        (
+            Call("__init__", ("size",), ("dtype", "head_num", "head_dim", "layer_num")),
+            Call("alloc", ("need_size",)), Call("free", ("free_index",)),
+        ),
+        ("can_use_mem_size",),
+    ),
+    Use(
+        "server.router.dynamic_prompt.radix_cache", "RadixCache",
+        (
+            Call("__init__", ("unique_name", "total_token_num", "rank_in_node", "mem_manager")),
+            Call("match_prefix", ("key",), ("update_refs",)), Call("insert", ("key", "value")),
+            Call("dec_node_ref_counter", ("node",)), Call("get_refed_tokens_num"),
+            Call("get_tree_total_tokens_num"),
+            Call("free_radix_cache_to_get_enough_token", ("need_token_num",)),
+        ),
+    ),
+    Use(
+        "server.router.dynamic_prompt.radix_cache", "TreeNode",
+        reads=("node_prefix_total_len",),
+    ),
+)  # fmt: skip
+
+
 LIGHTLLM = SourceEngine(
     name="lightllm",
     what="the RadixCache of LightLLM over its MemoryManager",
@@ -185,6 +213,7 @@ LIGHTLLM = SourceEngine(
     stubs=_stubs,
     manager=_manager,
     real_class=lambda modules: modules["server.router.dynamic_prompt.radix_cache"].RadixCache,
+    uses=_USES,
     rows={
         "publishes": "finish",
         # The tree keeps the first copy, and drops it with its leaf when it needs room.

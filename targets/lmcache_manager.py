@@ -29,6 +29,8 @@ from typing import Any
 
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use, require_uses
 from poolproof.targets.lmcache_parts import (
     LMCACHE,
     LmcacheStorage,
@@ -37,11 +39,12 @@ from poolproof.targets.lmcache_parts import (
     lmcache_storage,
 )
 from poolproof.targets.manager_target import manager_target
+from poolproof.targets.manager_trial import require_a_few_calls
 from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 from poolproof.targets.token_names import TokenNames
 
-__all__ = ["LmcacheManager", "lmcache_manager"]
+__all__ = ["USES", "LmcacheManager", "lmcache_manager"]
 
 
 class LmcacheSequence:
@@ -345,18 +348,83 @@ _NOTES = (
 )
 
 
+_ALLOCATORS = "lmcache.v1.memory_allocators"
+USES = (
+    Use(
+        "lmcache.v1.config", "LMCacheEngineConfig",
+        (
+            Call("from_defaults", (), (
+                "chunk_size", "local_cpu", "cache_policy", "max_local_cpu_size", "use_layerwise",
+                "extra_config", "save_unfull_chunk",
+            )),
+        ),
+    ),
+    Use(
+        "lmcache.v1.metadata", "LMCacheMetadata",
+        (
+            Call("__init__", (), (
+                "model_name", "world_size", "local_world_size", "worker_id", "local_worker_id",
+                "kv_dtype", "kv_shape", "chunk_size",
+            )),
+            Call("get_shapes"), Call("get_dtypes"),
+        ),
+        ("kv_dtype",),
+    ),
+    Use(
+        "lmcache.v1.token_database", "ChunkedTokenDatabase",
+        (
+            Call("__init__", ("config", "metadata")),
+            Call("process_tokens", ("tokens",), ("request_configs",)),
+        ),
+    ),
+    Use(
+        "lmcache.v1.storage_backend.local_cpu_backend", "LocalCPUBackend",
+        (
+            Call("__init__", ("config", "metadata", "dst_device")), Call("touch_cache"),
+            Call("batched_contains", ("keys", "pin")), Call("get_blocking", ("key",)),
+            Call("unpin", ("key",)), Call("clear"),
+            Call("allocate", ("shapes", "dtypes"), ("busy_loop",)),
+            Call("batched_allocate", ("shapes", "dtypes"), ("batch_size", "busy_loop")),
+            Call("batched_submit_put_task", ("keys", "memory_objs")),
+        ),
+        ("hot_cache", "memory_allocator"),
+    ),
+    Use("lmcache.utils", "CacheEngineKey", (Call("split_layers", ("num_layers",)),)),
+    Use(f"{_ALLOCATORS}.mixed_memory_allocator", "MixedMemoryAllocator", reads=("pin_allocator",)),
+    Use(
+        f"{_ALLOCATORS}.tensor_memory_allocator", "TensorMemoryAllocator",
+        reads=("address_manager",),
+    ),
+    Use(
+        f"{_ALLOCATORS}.paged_tensor_memory_allocator", "PagedTensorMemoryAllocator",
+        reads=("address_manager", "free_blocks"),
+    ),
+    Use(
+        "lmcache.v1.memory_management", "MemoryObj", (Call("ref_count_down"),),
+        ("can_evict", "meta"),
+    ),
+    Use(
+        "lmcache.v1.memory_management", "MemoryObjMetadata",
+        reads=("address", "ref_count", "pin_count"),
+    ),
+)  # fmt: skip
+
+
 def lmcache_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     """The backend under each policy. Raises TargetError where its sources are not there."""
     if overrides.get("groups", "full") != "full":
         raise TargetError(f"{name}: the cache groups are the layers of a layout; leave out groups")
     modules = lmcache_modules()
+    release = LMCACHE.replace("-", " ")
+    require_uses(name, USES, {use.module: modules(use.module) for use in USES}, release)
     layouts = [_layout(name, each, setup, overrides) for each, setup in _LAYOUTS.items()]
+    require_a_few_calls(name, layouts, release)
     real_class = modules("lmcache.v1.storage_backend.local_cpu_backend").LocalCPUBackend
     return manager_target(
         name,
         "native-manager",
         layouts,
-        version=LMCACHE.replace("-", " "),
+        version=release,
         source=source_of(real_class),
         real_class=real_class,
         notes=_NOTES,

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.release_modules import ReleaseModules, silent_logger
@@ -174,7 +174,7 @@ def _sorted_containers() -> Mapping[str, Any]:
 def given_to_lmcache() -> dict[str, Mapping[str, Any]]:
     """Contents of stand-ins for what it imports. Raises TargetError."""
     dtypes = {name: _Dtype(name, size) for name, size in _BYTES_OF.items()}
-    no_device = SimpleNamespace(is_available=lambda: False)
+    no_device = HandedFields(is_available=lambda: False)
     return {
         "torch": {
             "Size": _Shape, "dtype": _Dtype, "empty": _empty, "frombuffer": _frombuffer,
@@ -186,7 +186,7 @@ def given_to_lmcache() -> dict[str, Mapping[str, Any]]:
         },
         "lmcache.logging": {"init_logger": silent_logger},
         "lmcache.v1.system_detection": {
-            "NUMADetector": SimpleNamespace(get_numa_mapping=lambda _: None)
+            "NUMADetector": HandedFields(get_numa_mapping=lambda _: None)
         },
         # What the key of an empty prefix is where vLLM is not told a seed.
         "vllm.v1.core.kv_cache_utils": {"init_none_hash": lambda _: None, "NONE_HASH": 0},

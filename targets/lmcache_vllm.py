@@ -25,19 +25,21 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.lmcache_connector import LMCacheConnectorV1
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.contract.engine_plan import Transfer
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.lmcache_parts import LMCACHE, given_to_lmcache, runs_of_lmcache
 from poolproof.targets.release_modules import ReleaseModules
 from poolproof.targets.vllm_connector_workers import Moves, Reported
 
-__all__ = ["LmcacheConnector", "LmcacheWorker", "connector_modules"]
+__all__ = ["CONNECTOR_USES", "LmcacheConnector", "LmcacheWorker", "connector_modules"]
 
 _RUN = (
     "lmcache.integration.vllm.vllm_v1_adapter",
@@ -47,6 +49,43 @@ _RUN = (
     "lmcache.v1.lookup_client.lmcache_lookup_client",
     "lmcache.v1.storage_backend.storage_manager",
 )
+CONNECTOR_USES = (
+    Use(
+        "lmcache.integration.vllm.vllm_v1_adapter", "LMCacheConnectorV1Impl",
+        (
+            Call("__init__", ("vllm_config", "role", "parent")),
+            Call("start_load_kv", ("forward_context",)), Call("wait_for_save"),
+            Call("get_block_ids_with_load_errors"),
+        ),
+        ("lmcache_engine",),
+    ),
+    Use(
+        "lmcache.v1.cache_engine", "LMCacheEngine",
+        (
+            Call("lookup", (), ("hashes", "offsets", "lookup_id", "pin", "request_configs")),
+        ),
+    ),
+    Use("lmcache.v1.event_manager", "EventManager", (Call("__init__"),)),
+    Use("lmcache.v1.lookup_client.lmcache_lookup_client", "LMCacheLookupClient"),
+    Use("lmcache.v1.storage_backend.storage_manager", "StorageManager"),
+    Use(
+        "lmcache.v1.storage_backend.local_cpu_backend", "LocalCPUBackend",
+        (Call("__init__", ("config", "metadata", "dst_device")),),
+    ),
+    Use(
+        "lmcache.v1.storage_backend.local_disk_backend", "LocalDiskBackend",
+        (
+            Call("__init__", (
+                "config", "loop", "local_cpu_backend", "dst_device", "lmcache_worker", "metadata",
+            )),
+        ),
+    ),
+    Use(
+        "lmcache.v1.token_database", "ChunkedTokenDatabase",
+        (Call("__init__", ("config", "metadata")),),
+    ),
+)  # fmt: skip
+"""What is used of LMCache's connector and of what stands behind it."""
 _REAL = (
     "torch", "msgspec", "vllm.config", "vllm.sampling_params", "vllm.version", "vllm.v1.request",
     "vllm.v1.core.sched.output", "vllm.distributed.kv_transfer.kv_connector.v1.base",
@@ -67,7 +106,7 @@ def connector_modules(_patch: str) -> ReleaseModules:
         **given_to_lmcache(),
         **real,
         "vllm.distributed.parallel_state": {
-            "get_pp_group": lambda: SimpleNamespace(is_last_rank=True)
+            "get_pp_group": lambda: HandedFields(is_last_rank=True)
         },
         "lmcache.v1.manager": {"LMCacheManager": _Services},
         "lmcache.v1.storage_backend.job_executor.pq_executor": {
@@ -415,7 +454,7 @@ class LmcacheWorker:
         _work_off(loop)
         _CLOCK.begin(loop)
         self._connector._connector_metadata = metadata  # noqa: SLF001 - as vLLM's worker binds it
-        self._impl.start_load_kv(SimpleNamespace(attn_metadata=True))
+        self._impl.start_load_kv(HandedFields(attn_metadata=True))
         self._impl.wait_for_save()
         self._connector._connector_metadata = None  # noqa: SLF001 - as vLLM's worker clears it
         self._unreadable[step] = self._impl.get_block_ids_with_load_errors()

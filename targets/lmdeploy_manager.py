@@ -22,7 +22,9 @@ from itertools import count
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import BlankModule
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import TokenNames
@@ -174,7 +176,7 @@ def _manager(
 ) -> LmdeployManager:
     messages, states = modules["pytorch.messages"], modules["pytorch.paging.seq_states.states"]
     base = modules["pytorch.paging.block_manager.base_block_manager"]
-    vars(base)["time"] = SimpleNamespace(perf_counter=count().__next__)
+    vars(base)["time"] = HandedFields(perf_counter=count().__next__)
     blocks = modules["pytorch.paging.block_manager.default_block_manager"].DefaultBlockManager(
         num_blocks, 0
     )
@@ -213,6 +215,49 @@ _MODULES = (
     "pytorch.strategies.ar.sequence",
 )
 
+_USES = (
+    Use("pytorch.messages", "SequenceMeta", (Call("__init__", ("block_size",)),)),
+    Use("pytorch.messages", "MessageStatus", reads=("WAITING",)),
+    Use("pytorch.messages", "UpdateTokenMode", reads=("DECODE",)),
+    Use(
+        "pytorch.paging.seq_states.states",
+        calls=(Call("build_seq_state", ("scheduler", "seq", "status")),),
+    ),
+    Use("pytorch.paging.seq_states.states", "StateBase", (Call("free"),)),
+    Use("pytorch.block", "LogicalTokenBlocks", (Call("get_real_blocks"),)),
+    Use(
+        "pytorch.paging.block_manager.default_block_manager", "DefaultBlockManager",
+        (
+            Call("__init__", ("num_gpu_blocks", "num_cpu_blocks")), Call("allocate", ("msg",)),
+            Call("get_block_table", ("msg",)), Call("get_num_free_gpu_blocks"),
+            Call("num_required_blocks", ("obj", "prealloc_size")),
+        ),
+        ("allocator",),
+    ),
+    Use(
+        "pytorch.paging.block_manager.base_block_manager", "LogicalAllocator",
+        (Call("get_ref_count", ("blocks",)),),
+    ),
+    Use(
+        "pytorch.paging.block_trie.trie", "BlockTrie",
+        (
+            Call("__init__", (), ("allocator", "block_size", "enabled")), Call("match", ("seq",)),
+            Call("allocate", ("seq",)), Call("evict", ("max_num_blocks",)),
+        ),
+    ),
+    Use(
+        "pytorch.strategies.ar.sequence", "SchedulerSequenceDefault",
+        (
+            Call("__init__", (), ("seq_id", "session", "adapter_name")),
+            Call("update_token_ids", ("token_ids",), ("multimodals",)),
+            Call("update_token_ids", ("token_ids",), ("mode",)),
+            Call("set_step", ("step",)), Call("set_state", ("state",)),
+        ),
+        ("state", "num_history_ids", "num_all_ids", "kv_token_limit", "logical_blocks"),
+    ),
+)  # fmt: skip
+
+
 LMDEPLOY = SourceEngine(
     name="lmdeploy",
     what="the block manager and BlockTrie of LMDeploy's PyTorch engine",
@@ -224,6 +269,7 @@ LMDEPLOY = SourceEngine(
     stubs=_stubs,
     manager=_manager,
     real_class=lambda modules: modules["pytorch.paging.block_trie.trie"].BlockTrie,
+    uses=_USES,
     rows={
         # A repeated prompt writes its last block again, into the block that the trie shares.
         "index": "content",

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import STOP_TOKEN
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
@@ -119,9 +119,9 @@ class _Device(HandedOver):
         self.stream = torch.cuda.Stream()
         self.num_pages, self.max_seq_len = config.num_pages, num_tokens
         self.page_table = torch.zeros((config.max_running_req + 1, num_tokens))
-        self.graph_runner = SimpleNamespace(pad_batch=_pad_nothing)
-        self.attn_backend = SimpleNamespace(prepare_metadata=lambda _batch: None)
-        self.sampler = SimpleNamespace(prepare=lambda _batch: None)
+        self.graph_runner = HandedFields(pad_batch=_pad_nothing)
+        self.attn_backend = HandedFields(prepare_metadata=lambda _batch: None)
+        self.sampler = HandedFields(prepare=lambda _batch: None)
         self._zeros = torch.zeros
 
     def forward_batch(self, batch: Any, _sample_args: Any) -> _ForwardOutput:
@@ -129,7 +129,7 @@ class _Device(HandedOver):
         for request in batch.reqs:
             request.complete_one()
         tokens = self._zeros(batch.size)
-        return _ForwardOutput(tokens, tokens, SimpleNamespace(synchronize=lambda: None))
+        return _ForwardOutput(tokens, tokens, HandedFields(synchronize=lambda: None))
 
 
 class _Queues:
@@ -242,9 +242,7 @@ def mini_sglang_engine(name: str, overrides: Mapping[str, Any]) -> Target:
     path = TargetSpec.parse(name).base.partition(":")[2]
     root = Path(path).expanduser().resolve() if path else fetched_folder(MINI_SGLANG_ENGINE)
     if not (root / _PACKAGE).is_dir():
-        raise TargetError(
-            f"{root} is no checkout of {MINI_SGLANG.address}: it has no folder {_PACKAGE}"
-        )
+        raise MINI_SGLANG_ENGINE.no_checkout(root, f"folder {_PACKAGE}")
     place = root / _PACKAGE
     modules = import_from_source(place.parent, place.name, _MODULES, _stubs())
     scheduler = getattr(modules["scheduler.scheduler"], "Scheduler", None)
@@ -275,7 +273,7 @@ def _stubs() -> Mapping[str, ModuleType]:
     blank = BlankModule("logger")
     vars(utils).update(
         init_logger=lambda *_arguments, **_options: blank,
-        load_tokenizer=lambda _path: SimpleNamespace(eos_token_id=STOP_TOKEN),
+        load_tokenizer=lambda _path: HandedFields(eos_token_id=STOP_TOKEN),
     )
     return {
         **stubs,

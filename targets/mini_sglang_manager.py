@@ -17,9 +17,12 @@ Where it stands in for the scheduler:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import NO_EXTRA_KEYS, TokenNames
@@ -67,7 +70,7 @@ class MiniSglangManager:
         setting = self._names.setting(extra_keys)
         named = self._names.named(tokens, setting, extra_keys)
         input_ids = self._tensor(named)
-        pending = SimpleNamespace(input_ids=input_ids, input_len=len(named))
+        pending = HandedFields(input_ids=input_ids, input_len=len(named))
         if not self._table.available_size:
             return "later"
         handle = self._cache.match_req(pending).cuda_handle
@@ -163,7 +166,7 @@ class MiniSglangManager:
         """Pages for the positions from `first` on, as for the next batch."""
         request.device_len = end
         row = request.table_idx
-        needed = SimpleNamespace(table_idx=row, cached_len=first, device_len=end)
+        needed = HandedFields(table_idx=row, cached_len=first, device_len=end)
         self._cache.allocate_paged([needed])
 
 
@@ -219,6 +222,42 @@ def _manager(
     return MiniSglangManager(modules, cache, table, torch.tensor)
 
 
+_USES = (
+    Use("core", "Context", (Call("__init__", (), ("page_size",)),)),
+    Use(
+        "core", "Req",
+        (
+            Call("__init__", (), (
+                "input_ids", "table_idx", "cached_len", "output_len", "uid", "sampling_params",
+                "cache_handle",
+            )),
+            Call("append_host", ("next_token",)), Call("complete_one"),
+        ),
+        ("input_ids", "table_idx", "cached_len", "device_len"),
+    ),
+    Use("kvcache.base", "MatchResult", reads=("cuda_handle",)),
+    Use("kvcache.base", "BaseCacheHandle", (Call("get_matched_indices"),), ("cached_len",)),
+    Use(
+        "scheduler.cache", "CacheManager",
+        (
+            Call("__init__", ("num_pages", "page_size", "page_table", "type")),
+            Call("match_req", ("req",)), Call("lock", ("handle",)), Call("unlock", ("handle",)),
+            Call("allocate_paged", ("reqs",)), Call("cache_req", ("req",), ("finished",)),
+            Call("lazy_free_region"), Call("_free", ("indices",)),
+        ),
+        ("page_size", "available_size"),
+    ),
+    Use(
+        "scheduler.table", "TableManager",
+        (
+            Call("__init__", ("max_running_reqs", "page_table")), Call("allocate"),
+            Call("free", ("slot",)),
+        ),
+        ("available_size", "page_table"),
+    ),
+)  # fmt: skip
+
+
 MINI_SGLANG = SourceEngine(
     name="mini-sglang",
     what="the CacheManager of mini-sglang over its radix cache",
@@ -247,6 +286,7 @@ MINI_SGLANG = SourceEngine(
     stubs=stubs,
     manager=_manager,
     real_class=lambda modules: modules["scheduler.cache"].CacheManager,
+    uses=_USES,
     rows={
         "publishes": "prompts",
         "hits": "sound",

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import NO_EXTRA_KEYS, TokenNames
 
@@ -101,6 +103,29 @@ def _manager(
     return MiniVllmManager(manager, request)
 
 
+_USES = (
+    Use(
+        "engine.request", "Request",
+        (
+            Call("__init__", ("prompt_tokens",)), Call("__len__"),
+            Call("append_output_token", ("token",)),
+        ),
+        ("WAITING", "RUNNING", "FINISHED", "num_cached_tokens", "blocks", "state"),
+    ),
+    Use(
+        "kvcache.block_manager", "KVCacheBlockManager",
+        (
+            Call("__init__", ("capacity", "block_size"), ("support_prefix_cache",)),
+            Call("can_allocate_new_block", ("req",)), Call("allocate_blocks_for_prefill", ("req",)),
+            Call("allocate_block_for_decode", ("req",)), Call("cache_block_if_needed", ("req",)),
+            Call("deallocate", ("req",)),
+        ),
+        ("block_size", "free_block_ids", "block_table"),
+    ),
+    Use("kvcache.block_manager", "KVCacheBlock", reads=("refcount",)),
+)  # fmt: skip
+
+
 MINI_VLLM = SourceEngine(
     name="mini-vllm",
     what="the KVCacheBlockManager of w4096/mini-vllm",
@@ -118,6 +143,7 @@ MINI_VLLM = SourceEngine(
     stubs=dict,
     manager=_manager,
     real_class=lambda modules: modules["kvcache.block_manager"].KVCacheBlockManager,
+    uses=_USES,
     rows={
         "publishes": "scheduled",
         "reserves": "sequence",

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import count
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import BlankModule
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import TokenNames
@@ -114,7 +117,7 @@ def _stubs() -> Mapping[str, ModuleType]:
 def _manager(
     modules: Modules, num_blocks: int, block_size: int, enable_caching: bool
 ) -> ParallaxManager:
-    clock = SimpleNamespace(monotonic=count().__next__)
+    clock = HandedFields(monotonic=count().__next__)
     vars(modules["server.block_radix_cache"])["time"] = clock
     # Keys and values of one number each, of four bytes.
     memory = {"max_recommended_working_set_size": num_blocks * block_size * 2 * 4}
@@ -132,6 +135,30 @@ _MODULES = (
     "server.cache_manager",
 )  # fmt: skip
 
+_USES = (
+    Use(
+        "server.cache_manager", "CacheManager",
+        (
+            Call("__init__", (), (
+                "num_layers", "num_kv_heads", "head_dim", "dtype", "block_size",
+                "cache_memory_fraction", "enable_prefix_cache",
+            )),
+            Call("allocate_request", ("request_id", "prompt_len"), ("token_ids",)),
+            Call("append_slot", ("request_id",)), Call("get_context_length", ("request_id",)),
+            Call("update_request_tokens", ("request_id", "new_token_ids")),
+            Call("insert_full_blocks_to_cache", ("request_id",)),
+            Call("release_request", ("request_id",)), Call("get_block_table", ("request_id",)),
+        ),
+        ("block_size", "allocator", "prefix_cache"),
+    ),
+    Use("server.cache.allocator", "BlockAllocator", (Call("get_num_free_blocks"),)),
+    Use("server.block_radix_cache", "BlockRadixCache", reads=("root",)),
+    Use(
+        "server.block_radix_cache", "BlockTreeNode", reads=("children", "block_id", "lock_ref")
+    ),
+)  # fmt: skip
+
+
 PARALLAX = SourceEngine(
     name="parallax",
     what="the CacheManager of Parallax and its BlockRadixCache",
@@ -143,6 +170,7 @@ PARALLAX = SourceEngine(
     stubs=_stubs,
     manager=_manager,
     real_class=lambda modules: modules["server.cache_manager"].CacheManager,
+    uses=_USES,
     rows={
         "publishes": "prompts",
         "index": "content",

@@ -61,7 +61,7 @@ def built_program(engine: ProgramEngine, root: Path | None = None) -> Path:
     sources = root or fetched_folder(engine)
     for path in engine.modules.values():
         if not (sources / path).is_file():
-            raise TargetError(f"{sources} is no checkout of {engine.address}: it has no {path}")
+            raise engine.no_checkout(sources, path)
     if not SERVER_SOURCES.is_dir():
         raise TargetError(
             f"{engine.name} is built together with examples/rust/poolproof, which is not installed "

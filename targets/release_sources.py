@@ -35,7 +35,7 @@ from typing import Any
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import fetch_folder
 
-__all__ = ["fetch_release", "releases_of"]
+__all__ = ["fetch_release", "in_order", "releases_of"]
 
 _COMPLETE = ".complete"
 _SECONDS = 60.0
@@ -71,7 +71,7 @@ def fetch_release(
     pip = _pip_settings()
     found = _distributions(package, pip, wheel=wheel)
     if version not in found:
-        near = ", ".join(sorted(found, key=_in_order)[-5:]) or "none"
+        near = ", ".join(sorted(found, key=in_order)[-5:]) or "none"
         what = f"is no wheel for {sys.platform} {platform.machine()}" if wheel else "are no sources"
         raise TargetError(
             f"there {what} of {package} {version} on {' or '.join(_indexes(pip))}; the "
@@ -99,7 +99,7 @@ def fetch_release(
 def releases_of(package: str) -> list[str]:
     """The versions whose sources the index has, oldest first. Raises TargetError."""
     found = _distributions(package, _pip_settings())
-    return sorted((version for version in found if _is_release(version)), key=_in_order)
+    return sorted((version for version in found if _is_release(version)), key=in_order)
 
 
 @dataclass(frozen=True)
@@ -313,6 +313,7 @@ def _is_release(version: str) -> bool:
     return all(part.isdigit() or part.startswith("post") for part in parts)
 
 
-def _in_order(version: str) -> list[int]:
+def in_order(version: str) -> list[int]:
+    """The numbers of a version, which compare as releases follow each other."""
     parts = version.replace("post", "").split(".")
     return [int(part) if part.isdigit() else -1 for part in parts]

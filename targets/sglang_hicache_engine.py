@@ -21,10 +21,9 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.contract.engine_commands import STOP_TOKEN
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
@@ -68,9 +67,7 @@ class HicacheRequest(UnifiedRequest):
     def __init__(self, hicache: Hicache, number: int, prompt: _Prompt) -> None:
         super().__init__(str(number), prompt.tokens, prompt.extra_key, prompt.cache_salt)
         self.number = number
-        self.sampling_params = SimpleNamespace(
-            max_new_tokens=prompt.max_new_tokens, ignore_eos=False
-        )
+        self.sampling_params = HandedFields(max_new_tokens=prompt.max_new_tokens, ignore_eos=False)
         self.cache_request_handle = hicache.CacheRequestHandle(str(number), 0)
 
     @property
@@ -142,7 +139,7 @@ class _Batch(HandedOver):
     loads: list[TierCopy] = field(default_factory=list)
     device: str = "cpu"
     hisparse_coordinator: None = None
-    model_config: Any = field(default_factory=lambda: SimpleNamespace(is_encoder_decoder=False))
+    model_config: Any = field(default_factory=lambda: HandedFields(is_encoder_decoder=False))
     prefix_lens: list[int] = field(default_factory=list)
     extend_lens: list[int] = field(default_factory=list)
     extend_num_tokens: int = 0

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import BlankModule, stub_module
 from poolproof.targets.installed_sglang import Sglang, sglang_parts
@@ -296,7 +296,7 @@ def hicache_tree(
         tree_components=(hicache.FULL,),
     )
     tree = hicache.UnifiedRadixCache(params)
-    tree.init_hicache(SimpleNamespace(file_storage_path=None), params)
+    tree.init_hicache(HandedFields(file_storage_path=None), params)
     atexit.unregister(tree.shutdown)  # else every tree of a run is kept until the process ends
     # As the scheduler does once the tree is built.
     tree.cache_controller.load_fence_stream = ModelStream(copies)
@@ -315,7 +315,7 @@ def _publish_settings() -> SimpleNamespace:
         raise TargetError(
             "a server of SGLang has published its configuration in this process; use another one"
         )
-    memory = SimpleNamespace(
+    memory = HandedFields(
         hicache_host_memory_mode="cache",
         hicache_storage_backend=None,
         hicache_storage_prefetch_policy="best_effort",
@@ -326,18 +326,18 @@ def _publish_settings() -> SimpleNamespace:
     )
     kernel = dict.fromkeys(("prefill_attention_backend", "decode_attention_backend"))
     bags |= {
-        "spec": SimpleNamespace(speculative_algorithm=None),
-        "serving": SimpleNamespace(strip_thinking_cache=False, served_model_name="model"),
+        "spec": HandedFields(speculative_algorithm=None),
+        "serving": HandedFields(strip_thinking_cache=False, served_model_name="model"),
         "memory": memory,
-        "observability": SimpleNamespace(extra_metric_labels=None),
-        "disagg": SimpleNamespace(disaggregation_mode="null"),
-        "schedule": SimpleNamespace(
+        "observability": HandedFields(extra_metric_labels=None),
+        "disagg": HandedFields(disaggregation_mode="null"),
+        "schedule": HandedFields(
             schedule_policy="fcfs", schedule_conservativeness=CONSERVATIVENESS
         ),
-        "exec": SimpleNamespace(
-            features=SimpleNamespace(enable_encoder_swa_bounded_replay=False),
-            mamba=SimpleNamespace(enable_mamba_extra_buffer=False),
-            kernel=SimpleNamespace(**kernel, attention_backend="torch_native"),
+        "exec": HandedFields(
+            features=HandedFields(enable_encoder_swa_bounded_replay=False),
+            mamba=HandedFields(enable_mamba_extra_buffer=False),
+            kernel=HandedFields(**kernel, attention_backend="torch_native"),
         ),
     }
     context._config_bags = bags  # noqa: SLF001 - the same

@@ -32,23 +32,32 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use, require_uses
 from poolproof.targets.installed_sglang import SGLANG, SGLANG_STUBS, Sglang, sglang_parts
 from poolproof.targets.manager_target import manager_target
+from poolproof.targets.manager_trial import require_a_few_calls
 from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 from poolproof.targets.token_names import TokenNames
 
 __all__ = [
     "NUM_ROWS",
+    "POOL_USES",
     "PUBLISHED",
+    "TREE_CALLS",
+    "TREE_PARAMETERS",
+    "TREE_READS",
+    "USES",
     "KvInfo",
     "RadixPages",
     "SglangManager",
     "SglangRequest",
     "publish_settings",
+    "require_sglang",
     "sglang_manager",
 ]
 
@@ -56,8 +65,8 @@ __all__ = [
 def server_settings() -> dict[str, SimpleNamespace]:
     """No speculative decoding, and what was thought stays in the cache."""
     return {
-        "spec": SimpleNamespace(speculative_algorithm=None),
-        "serving": SimpleNamespace(strip_thinking_cache=False),
+        "spec": HandedFields(speculative_algorithm=None),
+        "serving": HandedFields(strip_thinking_cache=False),
     }
 
 
@@ -401,6 +410,8 @@ class SglangManager:
         self._parts.release_kv_cache(request, self._tree, checkpoint=checkpoint)
 
 
+_RELEASE = SGLANG.replace("-", " ")
+
 NUM_ROWS = 64
 """Requests that may run at once."""
 
@@ -429,8 +440,74 @@ _NOTES = (
 )
 
 _NOT_RUN = (
-    ("full+sliding", "SWARadixCache and its allocator are other classes"),
-    ("full+mamba", "MambaRadixCache and its allocator are other classes"),
+    ("full+sliding", "a radix tree of one kind of KV has no windows: certify sglang-unified"),
+    ("full+mamba", "a radix tree of one kind of KV has no states: certify sglang-engine"),
+)
+
+_CACHE = "sglang.srt.mem_cache"
+_ALLOCATED = (
+    Call("available_size"), Call("clear"), Call("get_all_free_pages"),
+    Call("check_decode_capacity", (), ("num_tokens", "tree_cache")),
+)  # fmt: skip
+TREE_CALLS = (
+    Call("__init__", ("params",)), Call("lock", ("node",)), Call("unlock", ("lock",)),
+    Call("prefix_device_indices", ("req",)), Call("evictable_size"), Call("reset"),
+)  # fmt: skip
+"""What is called of either tree."""
+TREE_READS = ("token_to_kv_pool_allocator", "req_to_token_pool", "page_size")
+TREE_PARAMETERS = (
+    "disable", "req_to_token_pool", "token_to_kv_pool_allocator", "page_size", "eviction_policy",
+)  # fmt: skip
+POOL_USES = (
+    Use("sglang.srt.runtime_context", reads=("_CONTEXT",)),
+    Use(
+        f"{_CACHE}.memory_pool", "ReqToTokenPool",
+        (
+            Call("__init__", ("size", "max_context_len", "device", "enable_memory_saver")),
+            Call("alloc", ("reqs",)), Call("available_size"), Call("clear"),
+            Call("write", ("indices", "values")),
+        ),
+        ("req_to_token",),
+    ),
+    Use(
+        f"{_CACHE}.allocator", "PagedTokenToKVPoolAllocator",
+        (
+            Call("__init__", ("size", "page_size", "dtype", "device", "kvcache", "need_sort")),
+            *_ALLOCATED,
+        ),
+    ),
+    Use(
+        f"{_CACHE}.allocator", "TokenToKVPoolAllocator",
+        (Call("__init__", ("size", "dtype", "device", "kvcache", "need_sort")), *_ALLOCATED),
+    ),
+    Use(
+        f"{_CACHE}.common",
+        calls=(
+            Call("match_kv_cache", ("req", "tree_cache", "token_ids"), ("max_prefix_len",)),
+            Call("checkpoint_kv_cache", ("req", "tree_cache")),
+            Call("release_kv_cache", ("req", "tree_cache"), ("checkpoint",)),
+        ),
+    ),
+    Use(
+        f"{_CACHE}.allocation",
+        calls=(
+            Call("alloc_token_slots", ("tree_cache", "num_tokens")),
+            Call("alloc_paged_token_slots_extend", (
+                "tree_cache", "prefix_lens", "prefix_lens_cpu", "seq_lens", "seq_lens_cpu",
+                "last_loc", "num_tokens",
+            )),
+            Call("alloc_paged_token_slots_decode", (
+                "tree_cache", "seq_lens", "seq_lens_cpu", "last_loc",
+            )),
+        ),
+    ),
+)  # fmt: skip
+"""What is used of the pools, under either tree."""
+USES = (
+    *POOL_USES,
+    Use(f"{_CACHE}.cache_init_params", "CacheInitParams", (Call("__init__", (), TREE_PARAMETERS),)),
+    Use(f"{_CACHE}.radix_cache", "RadixCache", TREE_CALLS, (*TREE_READS, "root_node")),
+    Use(f"{_CACHE}.radix_cache", "TreeNode", reads=("children", "value", "lock_ref")),
 )
 
 
@@ -439,7 +516,7 @@ def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     parts = sglang_parts()
     if overrides.get("groups", "full") != "full":
         raise TargetError(f"{name}: the radix cache has one group, full attention")
-    publish_settings()
+    require_sglang(name, USES)
     profile = builtin_profile(name, PUBLISHED, overrides, ManagerProfile)
     layouts = [
         ManagerLayout(
@@ -451,16 +528,25 @@ def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
         for size in (4, 1)
         for sorts in (False, True)
     ]
+    require_a_few_calls(name, layouts, _RELEASE)
     layouts += [ManagerLayout(other, profile, None, 4, why_not) for other, why_not in _NOT_RUN]
     return manager_target(
         name,
         "native-manager",
         layouts,
-        version=SGLANG.replace("-", " "),
+        version=_RELEASE,
         source=source_of(parts.RadixCache),
         real_class=parts.RadixCache,
         notes=_NOTES,
     )
+
+
+def require_sglang(name: str, uses: Iterable[Use]) -> None:
+    """Raises TargetError where SGLang differs in what an adapter uses; else it may be built."""
+    wanted = tuple(uses)
+    modules = {use.module: importlib.import_module(use.module) for use in wanted}
+    require_uses(name, wanted, modules, _RELEASE)
+    publish_settings()
 
 
 def publish_settings() -> None:

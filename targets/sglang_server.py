@@ -28,9 +28,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import BlankModule
 from poolproof.targets.installed_sglang import Sglang, sglang_parts
@@ -216,7 +217,7 @@ class _Sampling:
     """Stands for the sampling parameters of a batch: none of them needs anything of a step."""
 
     def __init__(self) -> None:
-        self.penalizer_orchestrator = SimpleNamespace(is_required=False)
+        self.penalizer_orchestrator = HandedFields(is_required=False)
 
     @classmethod
     def from_schedule_batch(cls, _batch: Any, _vocab_size: int) -> _Sampling:

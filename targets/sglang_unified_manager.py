@@ -25,22 +25,29 @@ from typing import Any
 
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import BlankModule
 from poolproof.targets.installed_sglang import SGLANG, SGLANG_STUBS, Sglang, sglang_parts
 from poolproof.targets.manager_target import manager_target
+from poolproof.targets.manager_trial import require_a_few_calls
 from poolproof.targets.sglang_manager import (
     NUM_ROWS,
+    POOL_USES,
     PUBLISHED,
+    TREE_CALLS,
+    TREE_PARAMETERS,
+    TREE_READS,
     KvInfo,
     RadixPages,
     SglangManager,
     SglangRequest,
-    publish_settings,
+    require_sglang,
 )
 from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 
-__all__ = ["UnifiedRequest", "sglang_unified_manager", "unified_cache_module"]
+__all__ = ["USES", "UnifiedRequest", "sglang_unified_manager", "unified_cache_module"]
 
 _CACHE = "sglang.srt.mem_cache"
 _REQUESTS = "sglang.srt.managers.schedule_batch"
@@ -197,26 +204,63 @@ _NOT_RUN = (
 )
 
 
+USES = (
+    *POOL_USES,
+    Use(
+        f"{_CACHE}.cache_init_params", "CacheInitParams",
+        (
+            Call("__init__", (), (
+                *TREE_PARAMETERS, "sliding_window_size", "tree_core_backend", "tree_components",
+            )),
+        ),
+    ),
+    Use(
+        f"{_CACHE}.unified_radix_cache", "UnifiedRadixCache",
+        (
+            *TREE_CALLS, Call("resolve_node_handle", ("node_handle",)),
+            Call("evict_sliding_windows", ("req", "pre_len")), Call("full_evictable_size"),
+            Call("swa_evictable_size"),
+        ),
+        (*TREE_READS, "tree_components"),
+    ),
+    Use(f"{_CACHE}.unified_cache.components", "ComponentType", reads=("FULL", "SWA")),
+    Use(f"{_CACHE}.base_swa_memory_pool", "BaseSWAKVPool"),
+    Use(
+        f"{_CACHE}.allocator.swa", "SWATokenToKVPoolAllocator",
+        (
+            Call("__init__", (
+                "size", "size_swa", "page_size", "dtype", "device", "kvcache", "need_sort",
+            )),
+            Call("full_available_size"), Call("swa_available_size"),
+            Call("translate_loc_from_full_to_swa", ("kv_indices",)), Call("available_size"),
+        ),
+        ("size_full",),
+    ),
+)  # fmt: skip
+
+
 def sglang_unified_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     """The engine's classes. Raises TargetError where its sources or PyTorch are not there."""
     parts = sglang_parts()
     if "groups" in overrides:
         raise TargetError(f"{name}: its layouts have their groups; leave out groups=")
     unified = unified_cache_module(parts)
-    publish_settings()
+    require_sglang(name, USES)
     layouts = []
     for size, window in ((4, 0), (4, 6), (1, 0), (1, 4)):
         rows = {**PUBLISHED, **(_windowed(window) if window else {})}
         profile = builtin_profile(name, rows, overrides, ManagerProfile)
         make = _maker(parts, unified, size, window)
         layouts.append(ManagerLayout(f"page-{size}{'-window' * bool(window)}", profile, make, size))
+    release = SGLANG.replace("-", " ")
+    require_a_few_calls(name, layouts, release)
     first = layouts[0].profile
     layouts += [ManagerLayout(other, first, None, 4, why_not) for other, why_not in _NOT_RUN]
     return manager_target(
         name,
         "native-manager",
         layouts,
-        version=SGLANG.replace("-", " "),
+        version=release,
         source=source_of(unified.UnifiedRadixCache),
         real_class=unified.UnifiedRadixCache,
         notes=_NOTES,

@@ -25,8 +25,10 @@ from typing import Any
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import FULL, ManagerProfile
 from poolproof.contract.target import TargetError
+from poolproof.targets.adapter_uses import Use, require_uses
 from poolproof.targets.engine_sources import engine_folder, fetch_folder, import_from_source
 from poolproof.targets.manager_target import manager_target
+from poolproof.targets.manager_trial import require_a_few_calls
 from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import TargetSpec, builtin_profile
 
@@ -59,13 +61,26 @@ class PublishedEngine:
         """The name of the folder that it is fetched into."""
         return f"{self.name}-{self.commit[:7]}"
 
+    @property
+    def adapted_to(self) -> str:
+        """What the adapter was written for."""
+        return f"commit {self.commit[:7]} of {self.address}"
+
+    def no_checkout(self, root: Path, lacking: str) -> TargetError:
+        """That a folder is no checkout of the engine, and how to get one."""
+        return TargetError(
+            f"{root} is no checkout of {self.address}: it has no {lacking}; get one with "
+            f"`git clone {self.address}`"
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceEngine(PublishedEngine):
     """One engine in Python.
 
     `manager(modules, num_blocks, block_size, enable_caching)` builds an instance that speaks the
-    contract of managers, and `real_class(modules)` is the class that it drives.
+    contract of managers, and `real_class(modules)` is the class that it drives. `uses` says what
+    the manager calls and reads of the modules, whatever commit they are of.
     """
 
     package: str
@@ -75,6 +90,7 @@ class SourceEngine(PublishedEngine):
     stubs: Callable[[], Mapping[str, ModuleType]]
     manager: Callable[[Modules, int, int, bool], Any]
     real_class: Callable[[Modules], type]
+    uses: tuple[Use, ...] = ()
     block_size: int = 4
 
 
@@ -89,24 +105,21 @@ def source_target(engine: SourceEngine, name: str, overrides: Mapping[str, Any])
     if overrides.get("groups", "full") not in ("full", FULL):
         raise TargetError(f"{name}: {engine.name} has one cache group, full attention")
     if not (root / engine.package).is_dir():
-        raise TargetError(
-            f"{root} is no checkout of {engine.address}: it has no folder {engine.package}"
-        )
+        raise engine.no_checkout(root, f"folder {engine.package}")
     place = root.resolve() / engine.package
-    modules = import_from_source(place.parent, place.name, engine.modules, engine.stubs())
     try:
-        real_class = engine.real_class(modules)
-    except AttributeError as error:
-        raise TargetError(
-            f"{name}: {error}; the adapter was written for commit {engine.commit[:7]} of "
-            f"{engine.address}"
-        ) from error
+        modules = import_from_source(place.parent, place.name, engine.modules, engine.stubs())
+    except TargetError as error:
+        raise TargetError(f"{error}; the adapter was written for {engine.adapted_to}") from error
+    require_uses(name, engine.uses, modules, engine.adapted_to)
+    real_class = engine.real_class(modules)
     profile = builtin_profile(name, engine.rows, overrides, ManagerProfile)
 
     def make(num_blocks: int, enable_caching: bool) -> Any:
         return engine.manager(modules, num_blocks, engine.block_size, enable_caching)
 
     layout = ManagerLayout(profile.layout_name, profile, make, engine.block_size)
+    require_a_few_calls(name, [layout], engine.adapted_to)
     return manager_target(
         name,
         engine.name,

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.engine_sources import stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import TokenNames
@@ -114,9 +117,26 @@ def _manager(
     modules: Modules, num_blocks: int, block_size: int, enable_caching: bool
 ) -> TokasaurusManager:
     module = modules["manager.allocator"]
-    vars(module)["time"] = SimpleNamespace(time=count().__next__)
+    vars(module)["time"] = HandedFields(time=count().__next__)
     allocator = module.BlockAllocator(num_blocks, block_size)
     return TokasaurusManager(allocator, module.NoSpaceException, enable_caching=enable_caching)
+
+
+_USES = (
+    Use("manager.allocator", "NoSpaceException"),
+    Use(
+        "manager.allocator", "BlockAllocator",
+        (
+            Call("__init__", ("num_blocks", "page_size")),
+            Call("allocate_with_prefix_match", ("seq_id", "prompt_ids")),
+            Call("num_blocks_needed", ("kv_indices", "length")),
+            Call("allocate_up_to_length", ("seq_id", "kv_indices", "length")),
+            Call("free_and_update", ("seq_id", "kv_indices", "token_ids")),
+        ),
+        ("num_free_blocks", "all_blocks"),
+    ),
+    Use("manager.allocator", "PrefixTreeBlock", reads=("seq_ids",)),
+)  # fmt: skip
 
 
 TOKASAURUS = SourceEngine(
@@ -130,6 +150,7 @@ TOKASAURUS = SourceEngine(
     stubs=_stubs,
     manager=_manager,
     real_class=lambda modules: modules["manager.allocator"].BlockAllocator,
+    uses=_USES,
     rows={
         # Prompts are in the tree as soon as they have blocks, sampled tokens at the end.
         "index": "content",

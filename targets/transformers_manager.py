@@ -40,7 +40,10 @@ from typing import Any
 
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.contract.target import TargetError
+from poolproof.targets.adapter_fit import Call
+from poolproof.targets.adapter_uses import Use, require_uses
 from poolproof.targets.manager_target import manager_target
+from poolproof.targets.manager_trial import require_a_few_calls
 from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 from poolproof.targets.token_names import TokenNames
@@ -48,6 +51,7 @@ from poolproof.targets.token_names import TokenNames
 __all__ = [
     "HOW_TO_GET_TRANSFORMERS",
     "NO_BLOCK",
+    "USES",
     "CacheSize",
     "ScatteredSlotsError",
     "blocks_of",
@@ -64,6 +68,7 @@ HOW_TO_GET_TRANSFORMERS = (
     "with transformers==5.19.0 and torch"
 )
 
+_ADAPTED_TO = "transformers 5.19"
 _BATCHING = "transformers.generation.continuous_batching"
 _WANTED = (
     ("transformers", "PretrainedConfig"),
@@ -428,15 +433,72 @@ _LAYOUTS = (
 )
 
 
+_ALLOCATORS = f"{_BATCHING}.cache_allocators"
+USES = (
+    Use(
+        f"{_BATCHING}.cache", "PagedAttentionCache",
+        (
+            Call("__init__", ("config", "batching"), ("device", "distributed_helper", "dtype")),
+            Call("search_prefix_match", ("request_id", "prompt_ids")),
+            Call("can_store_request_tokens", ("state", "request_len")),
+            Call("free_blocks", ("request_id",), ("no_cache",)),
+            Call("count_new_complete_blocks", ("state", "request_len")),
+            Call("mark_complete_blocks", ("state", "complete_blocks")),
+            Call("prepare_fork_request", ("state", "request_ids", "copies")),
+            Call("perform_cache_copy", ("copies",)),
+            Call("extend_read_and_write_indices", (
+                "request_id", "past_length", "query_length", "read_index", "write_index",
+            )),
+            Call("evict_cached_blocks"), Call("reset"),
+        ),
+        ("cache_allocators", "pool", "use_prefix_sharing"),
+    ),
+    Use(
+        f"{_BATCHING}.requests", "RequestState",
+        (
+            Call("__init__", ("request_id", "initial_tokens"), ("max_new_tokens",)),
+            Call("current_len"), Call("fork", ("request_id",)),
+        ),
+        ("request_id", "position_offset", "generated_tokens"),
+    ),
+    Use(f"{_BATCHING}.distributed", "DistributedHelper", (Call("__init__", ("mesh", "timeout")),)),
+    Use(
+        f"{_ALLOCATORS}.cache_pool", "CachePool",
+        (Call("try_to_free_sectors"), Call("count_free_blocks", ("index",))),
+        ("num_free_sectors", "free_sectors", "_free_blocks"),
+    ),
+    Use(
+        f"{_ALLOCATORS}.cache_allocator", "CacheAllocator",
+        (
+            Call("get_read_indices", ("request_id", "past_length", "query_length")),
+            Call("get_write_indices", ("request_id", "past_length", "query_length")),
+            Call("match_prefix_blocks", ("prompt_ids",)),
+        ),
+        (
+            "tokens_per_page", "blocks_per_sector", "block_physical_stride", "layer_type", "index",
+            "ledger", "block_table",
+        ),
+    ),
+    Use(
+        f"{_ALLOCATORS}.cache_allocator", "BlockLedger",
+        reads=("cached_blocks", "shared_ref_counts", "block_to_hash"),
+    ),
+)  # fmt: skip
+
+
 def transformers_manager(name: str, overrides: Mapping[str, Any]) -> Target:
-    """The installed library's cache. Raises TargetError where it cannot be imported."""
+    """The installed library's cache. Raises TargetError where it cannot be imported or differs."""
     parts = transformers_parts()
     if "groups" in overrides:
         raise TargetError(f"{name}: cache groups are chosen with --layout, not by a row")
+    modules = {use.module: importlib.import_module(use.module) for use in USES}
+    require_uses(name, USES, modules, _ADAPTED_TO)
+    layouts = [_layout(name, parts, layout, overrides) for layout in _LAYOUTS]
+    require_a_few_calls(name, layouts, _ADAPTED_TO)
     return manager_target(
         name,
         "native-manager",
-        [_layout(name, parts, layout, overrides) for layout in _LAYOUTS],
+        layouts,
         version=parts.version,
         source=source_of(parts.PagedAttentionCache),
         real_class=parts.PagedAttentionCache,

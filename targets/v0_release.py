@@ -19,7 +19,7 @@ from typing import Any
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.release_modules import ReleaseModules
-from poolproof.targets.release_sources import fetch_release
+from poolproof.targets.release_sources import fetch_release, in_order
 from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
@@ -60,6 +60,11 @@ def v0_release(name: str, overrides: Mapping[str, Any]) -> Target:
     version = TargetSpec.parse(name).base.partition("@")[2]
     if not version:
         raise TargetError(f"{name} names no release; write its version, as vllm-v0@0.3.3")
+    if in_order(version) >= [0, 4]:
+        raise TargetError(
+            f"vLLM {version} is not driven as {name}: the managers of V0 that are driven end with "
+            "0.3.3, and vllm-manager@VERSION begins with 0.8.0"
+        )
     folder = engine_folder(f"vllm-{version}", f"run `poolproof engines vllm=={version}`")
     modules = _modules_in(folder, patch_key())
     if not modules.has("vllm.core.block_manager"):

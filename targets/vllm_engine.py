@@ -19,6 +19,7 @@ from typing import Any
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
+from poolproof.targets.adapter_uses import require_uses
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.engine_target import engine_target
 from poolproof.targets.installed_vllm import engine_module, import_of_vllm, part_of, version_of_vllm
@@ -390,7 +391,11 @@ def installed_vllm_lmcache(name: str, declared: Mapping[str, Any]) -> Target:
     import_of_vllm("vllm.v1.core.sched.scheduler", "Scheduler")
     # Engines are made later, when no patch is active any more.
     patch = patch_key()
-    part_of(engine_module(LMCACHE_CONNECTOR), "connector_modules")(patch)
+    adapter = engine_module(LMCACHE_CONNECTOR)
+    modules = part_of(adapter, "connector_modules")(patch)
+    uses = part_of(adapter, "CONNECTOR_USES")
+    release = LMCACHE.replace("-", " ")
+    require_uses(name, uses, {use.module: modules(use.module) for use in uses}, release)
     setups = [
         replace(
             each, connector=replace(each.connector, extra={**each.connector.extra, "patch": patch})

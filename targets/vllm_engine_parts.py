@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.targets.adapter_fit import Call, require_fit
@@ -378,7 +378,7 @@ def _example(_setup: ConnectorSetup, connector: Any) -> WorkerSide:
     connector._storage_path = folder.name  # noqa: SLF001  # a server configures it once
     # A plain function: a method would keep the connector alive.
     name = type(connector)._generate_foldername_debug  # noqa: SLF001 -- its files' names are private
-    return ExampleWorker(partial(name, SimpleNamespace(_storage_path=folder.name)), BLOCK_SIZE)
+    return ExampleWorker(partial(name, HandedFields(_storage_path=folder.name)), BLOCK_SIZE)
 
 
 def _faults(setup: ConnectorSetup, connector: Any) -> WorkerSide:

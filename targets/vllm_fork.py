@@ -13,14 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.target import TargetError
 from poolproof.targets.release_modules import ReleaseModules
 from poolproof.targets.source_engines import PublishedEngine, fetched_folder
 from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.vllm_manager_target import vllm_manager_target
-from poolproof.targets.vllm_release import given_to, runs_of
+from poolproof.targets.vllm_release import class_of, given_to, runs_of
 from poolproof.targets.vllm_requests import prepare_vllm
 
 __all__ = ["APHRODITE", "ForkEngine", "fork_target"]
@@ -65,12 +64,10 @@ def fork_target(engine: ForkEngine, name: str, overrides: Mapping[str, Any]) -> 
     path = TargetSpec.parse(name).base.partition(":")[2]
     root = Path(path).expanduser() if path else fetched_folder(engine)
     if not (root / engine.package / "v1" / "core").is_dir():
-        raise TargetError(
-            f"{root} is no checkout of {engine.address}: it has no folder {engine.package}/v1/core"
-        )
+        raise engine.no_checkout(root, f"folder {engine.package}/v1/core")
     prepare_vllm()
     modules = _modules_in(root.resolve(), engine.package, patch_key())
-    cls = modules("vllm.v1.core.kv_cache_manager").KVCacheManager
+    cls = class_of(modules, "vllm.v1.core.kv_cache_manager", "KVCacheManager")
     return vllm_manager_target(
         name, cls, {**engine.rows, **overrides}, f"{engine.name} {engine.commit[:7]}", modules
     )

@@ -24,6 +24,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.state_use import StateUse
 from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.vllm_hybrid_rows import HybridRow, rows_of
@@ -115,7 +116,7 @@ def _first(tensor: Any, count: int | None = None) -> Any:
 
 
 def _no_logits(num_drafts: Any, _ends: Any) -> SimpleNamespace:
-    return SimpleNamespace(logits_indices=num_drafts)
+    return HandedFields(logits_indices=num_drafts)
 
 
 class HybridWorker:
@@ -147,7 +148,7 @@ class HybridWorker:
         self._lands_late = self._is_async and bool(self._num_drafts) and not host_lags
         self._landing: Any = None
         if self._lands_late:
-            self.runner.num_accepted_tokens_event = SimpleNamespace(
+            self.runner.num_accepted_tokens_event = HandedFields(
                 record=nothing, synchronize=self._land
             )
 
@@ -167,14 +168,14 @@ class HybridWorker:
             leave_out_builder(builder)
             runner.attn_groups[number] = [attention]
             layers.update(
-                (name, SimpleNamespace(kv_cache=list(self.memory.states[number])))
+                (name, HandedFields(kv_cache=list(self.memory.states[number])))
                 for name in group.layer_names
             )
         runner.calculate_reorder_batch_threshold()
         self._fit_batch(kv_cache_config)
         runner._postprocess_tensors()
         _leave_out(runner)
-        runner.compilation_config = SimpleNamespace(static_forward_context=layers)
+        runner.compilation_config = HandedFields(static_forward_context=layers)
         runner.model = HandedModel(
             get_mamba_state_copy_funcs=lambda types: dict.fromkeys(types, functions),
             get_mamba_state_copy_func=lambda: functions,
@@ -297,7 +298,7 @@ class HybridWorker:
         runner.input_batch.prev_sampled_token_ids = None
         if self._is_async and self._num_drafts:
             self._note_counts(sampled)
-        output = SimpleNamespace(sampled_token_ids=sampled, logprobs_tensors=None)
+        output = HandedFields(sampled_token_ids=sampled, logprobs_tensors=None)
         runner._bookkeeping_sync(scheduled, output, None, sampled, 0)
         return copies
 

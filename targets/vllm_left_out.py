@@ -10,7 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, get_args
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.targets.installed_vllm import engine_module, part_of
 
 __all__ = [
@@ -39,7 +39,7 @@ def same(value: Any, *_arguments: Any, **_named: Any) -> Any:
 
 def alone() -> SimpleNamespace:
     """The group of a worker that has no others beside it."""
-    return SimpleNamespace(
+    return HandedFields(
         is_last_rank=True, is_first_rank=True, rank_in_group=0, world_size=1, ranks=[0]
     )
 

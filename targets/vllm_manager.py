@@ -23,9 +23,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, Protocol
 
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.outside import shown
@@ -541,9 +541,9 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
 def _reserves_every_state(spec: Any) -> bool:
     """Whether a release has mode "all": then it reserves a state for each block of a sequence."""
     made = spec(block_size=1, shapes=(), dtypes=(), page_size_padded=1, mamba_cache_mode="all")
-    config = SimpleNamespace(
-        cache_config=SimpleNamespace(mamba_cache_mode="all"),
-        model_config=SimpleNamespace(max_model_len=MAX_MODEL_LEN),
+    config = HandedFields(
+        cache_config=HandedFields(mamba_cache_mode="all"),
+        model_config=HandedFields(max_model_len=MAX_MODEL_LEN),
     )
     return bool(made.max_memory_usage_bytes(config) == MAX_MODEL_LEN)
 

@@ -19,7 +19,6 @@ import types
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ import httpx
 import zmq
 from vllm.distributed.kv_transfer.kv_connector.v1.mooncake import mooncake_connector
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.targets.installed_vllm import engine_module
 from poolproof.targets.quiet_logs import only_our_faults
 from poolproof.targets.virtual_loop import VirtualLoop
@@ -185,14 +184,14 @@ def _with(module: types.ModuleType, **names: Any) -> types.ModuleType:
 _torch = engine_module("torch")
 _ONE_RANK = {
     "TransferEngine": _Engine,
-    "current_platform": SimpleNamespace(set_device=lambda _: None),
+    "current_platform": HandedFields(set_device=lambda _: None),
     "get_ip": lambda: "host",
     "get_tensor_model_parallel_rank": lambda: 0,
     "get_tensor_model_parallel_world_size": lambda: 1,
-    "get_pp_group": lambda: SimpleNamespace(rank_in_group=0),
+    "get_pp_group": lambda: HandedFields(rank_in_group=0),
     "get_current_attn_backends": lambda _: [],
     "get_current_attn_backends_and_specs": lambda *_: ([], []),
-    "torch": _with(_torch, accelerator=SimpleNamespace(current_device_index=lambda: 0)),
+    "torch": _with(_torch, accelerator=HandedFields(current_device_index=lambda: 0)),
     "asyncio": _with(asyncio, new_event_loop=VirtualLoop),
     "_async_loop": lambda _: None,
     "httpx": _with(httpx, AsyncClient=_HttpClient),

@@ -22,7 +22,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -38,7 +37,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import PUSH_REG_
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.stats import NixlKVConnectorStats
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.tp_mapping import TPMapping
 
-from poolproof.contract.adapter_fault import HandedOver
+from poolproof.contract.adapter_fault import HandedFields, HandedOver
 from poolproof.targets.quiet_logs import only_our_faults
 
 __all__ = ["Message", "NixlAgent", "NixlMove", "nixl_worker_of"]
@@ -213,8 +212,8 @@ class _OneRank(base_worker.NixlBaseConnectorWorker, HandedOver):  # type: ignore
         self.dst_region_group_ids: dict[str, list[int]] = {}
         self.dst_uses_region_group_mapping: dict[str, bool] = {}
         self.tp_mappings: dict[str, Any] = {}
-        self.transfer_topo = SimpleNamespace(
-            get_engine_info=lambda _: SimpleNamespace(
+        self.transfer_topo = HandedFields(
+            get_engine_info=lambda _: HandedFields(
                 remote_tp_size=1,
                 remote_dcp_size=1,
                 remote_block_size=self.block_size,

@@ -21,11 +21,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.target import TargetError
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.release_modules import ReleaseModules, msgspec_stand_in, silent_logger
-from poolproof.targets.release_sources import fetch_release
+from poolproof.targets.release_sources import fetch_release, in_order
 from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
@@ -36,7 +37,7 @@ from poolproof.targets.vllm_requests import BYTES_OF_VLLM_HASHES, prepare_vllm
 from poolproof.targets.vllm_shape import VllmShape, shape_of
 from poolproof.targets.vllm_target import vllm_target
 
-__all__ = ["RELEASES", "fetch_vllm", "given_to", "runs_of", "vllm_modules"]
+__all__ = ["RELEASES", "class_of", "fetch_vllm", "given_to", "runs_of", "vllm_modules"]
 
 WANTED = (
     "vllm/adapter_commons/request.py",
@@ -96,7 +97,7 @@ class _Dtype:
 
 def _empty_tensor(_: list[Any], dtype: _Dtype) -> SimpleNamespace:
     """What releases up to 0.9 ask for the size of a number."""
-    return SimpleNamespace(element_size=lambda: dtype.itemsize)
+    return HandedFields(element_size=lambda: dtype.itemsize)
 
 
 class _SamplingParams(SimpleNamespace):
@@ -129,7 +130,9 @@ def _modules_in(root: Path, _patch: str) -> ReleaseModules:
 
 
 def vllm_modules(version: str) -> ReleaseModules:
-    """The modules of a release. Raises TargetError where it has not been fetched."""
+    """The modules of a release. Raises TargetError where it is none, or has not been fetched."""
+    if version[:1].isdigit():
+        _require_v1(version)
     prepare_vllm()
     how = f"run `poolproof engines vllm=={version}`"
     folder = engine_folder(f"vllm-{version}", how) if version else Path()
@@ -144,21 +147,22 @@ def vllm_modules(version: str) -> ReleaseModules:
 
 def fetch_vllm(version: str, into: Path | None = None) -> tuple[Path, bool]:
     """The folder of a release, and whether it had to be fetched. Raises TargetError."""
-    if _in_order(version) < [0, 4]:
+    if in_order(version) < [0, 4]:
         return fetch_v0(version, into)
-    if _in_order(version) < [0, 8]:
-        raise TargetError(
-            f"vLLM {version} is not read from its sources: the V1 core that servers run begins "
-            "with 0.8.0, and the managers of V0 that are driven end with 0.3.3"
-        )
+    _require_v1(version)
     return fetch_release("vllm", version, WANTED, into)
 
 
-def _in_order(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.split(".")]
+def _require_v1(version: str) -> None:
+    if in_order(version) < [0, 8]:
+        raise TargetError(
+            f"vLLM {version} is not read from its sources: the V1 core that servers run begins "
+            "with 0.8.0, and the managers of V0 that are driven (vllm-v0@VERSION) end with 0.3.3"
+        )
 
 
-def _class_of(modules: ReleaseModules, module: str, name: str) -> type:
+def class_of(modules: Any, module: str, name: str) -> type:
+    """A class of a release, or of a fork. Raises TargetError where it has none of that name."""
     found = getattr(modules(module), name, None) if modules.has(module) else None
     if not isinstance(found, type):
         raise TargetError(f"not driven, because this release has no {module}.{name}")
@@ -172,7 +176,7 @@ def _version_in(name: str) -> str:
 def _pool(name: str, declared: Mapping[str, Any]) -> Target:
     version = _version_in(name)
     modules = vllm_modules(version)
-    cls = _class_of(modules, "vllm.v1.core.block_pool", "BlockPool")
+    cls = class_of(modules, "vllm.v1.core.block_pool", "BlockPool")
     stated = _stated(cls)
     rows = {row: value for row, (value, _) in stated.items() if row not in declared}
     target = vllm_target(name, cls, {**rows, **declared}, f"vllm {version}", modules)
@@ -219,21 +223,21 @@ def _asks_more(shape: VllmShape) -> tuple[bool, bool]:
 def _queue(name: str, declared: Mapping[str, Any]) -> Target:  # noqa: ARG001 -- one signature for all built-ins
     version = _version_in(name)
     modules = vllm_modules(version)
-    cls = _class_of(modules, "vllm.v1.core.kv_cache_utils", "FreeKVCacheBlockQueue")
+    cls = class_of(modules, "vllm.v1.core.kv_cache_utils", "FreeKVCacheBlockQueue")
     return vllm_queue_target(name, cls, f"vllm {version}")
 
 
 def _index(name: str, declared: Mapping[str, Any]) -> Target:
     version = _version_in(name)
     modules = vllm_modules(version)
-    cls = _class_of(modules, "vllm.v1.core.block_pool", "BlockHashToBlockMap")
+    cls = class_of(modules, "vllm.v1.core.block_pool", "BlockHashToBlockMap")
     return vllm_index_target(name, cls, f"vllm {version}", declared)
 
 
 def _manager(name: str, overrides: Mapping[str, Any]) -> Target:
     version = _version_in(name)
     modules = vllm_modules(version)
-    cls = _class_of(modules, "vllm.v1.core.kv_cache_manager", "KVCacheManager")
+    cls = class_of(modules, "vllm.v1.core.kv_cache_manager", "KVCacheManager")
     return vllm_manager_target(name, cls, overrides, f"vllm {version}", modules)
 
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from os import environ
-from types import SimpleNamespace
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.state_use import StateUse
 from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.lane_triton import LaneKernel
@@ -162,15 +162,15 @@ class SecondWorker:
         runner.decode_query_len = (
             self._num_drafts + runner.model_state.num_new_sampled_tokens_per_step
         )
-        runner.sampler = SimpleNamespace(
+        runner.sampler = HandedFields(
             add_request=nothing,
             apply_staged_writes=nothing,
-            penalties_state=SimpleNamespace(output_bin_counts=None),
-            sampling_states=SimpleNamespace(
-                temperature=SimpleNamespace(gpu=None), seeds=SimpleNamespace(gpu=None)
+            penalties_state=HandedFields(output_bin_counts=None),
+            sampling_states=HandedFields(
+                temperature=HandedFields(gpu=None), seeds=HandedFields(gpu=None)
             ),
         )
-        runner.prompt_logprobs_worker = SimpleNamespace(
+        runner.prompt_logprobs_worker = HandedFields(
             add_request=nothing,
             remove_request=nothing,
             compute_prompt_logprobs=partial(same, {}),
@@ -193,7 +193,7 @@ class SecondWorker:
             leave_out_builder(attention.get_metadata_builder())
             runner.attn_groups[number] = [attention]
             layers.update(
-                (name, SimpleNamespace(kv_cache=list(self.memory.states[number])))
+                (name, HandedFields(kv_cache=list(self.memory.states[number])))
                 for name in group.layer_names
             )
         runner.kernel_block_sizes = [
@@ -205,7 +205,7 @@ class SecondWorker:
         runner.cudagraph_manager = part_of(graphs, "CudaGraphManager")(
             config, runner.device, modes.CUDAGraphMode.NONE, runner.decode_query_len
         )
-        runner.compilation_config = SimpleNamespace(static_forward_context=layers)
+        runner.compilation_config = HandedFields(static_forward_context=layers)
         runner.vllm_config.compilation_config.static_forward_context = layers
         runner.model_state.initialize_kv_cache(kv_cache_config, runner.block_tables)
         runner._init_kv_zero_meta()  # noqa: SLF001 -- as its worker calls it

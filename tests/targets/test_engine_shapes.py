@@ -21,7 +21,7 @@ from poolproof.targets.load import load_target
 from poolproof.targets.mini_vllm_manager import MINI_VLLM, MiniVllmManager
 from poolproof.targets.parallax_manager import PARALLAX, ParallaxManager
 from poolproof.targets.tokasaurus_manager import TOKASAURUS, TokasaurusManager
-from poolproof.targets.torch_stand_in import Tensor
+from poolproof.targets.torch_stand_in import StandInTensor
 
 
 class GllmSequence:
@@ -226,11 +226,11 @@ class LightllmMemory:
     def can_use_mem_size(self) -> int:
         return len(self.slots)
 
-    def alloc(self, need_size: int) -> Tensor:
+    def alloc(self, need_size: int) -> StandInTensor:
         taken, self.slots = self.slots[:need_size], self.slots[need_size:]
-        return Tensor(taken)
+        return StandInTensor(taken)
 
-    def free(self, slots: Tensor) -> None:
+    def free(self, slots: StandInTensor) -> None:
         self.slots += slots.tolist()
 
 
@@ -253,17 +253,17 @@ class LightllmCache:
         self.memory, self.forgets_holders = memory, forgets_holders
         self.nodes: dict[tuple[int, ...], LightllmNode] = {}
 
-    def match_prefix(self, key: Tensor, update_refs: bool) -> tuple:
+    def match_prefix(self, key: StandInTensor, update_refs: bool) -> tuple:
         assert update_refs
         tokens = key.tolist()
         for end in range(len(tokens), 0, -1):
             node = self.nodes.get(tuple(tokens[:end]))
             if node is not None:
                 node.holders += not self.forgets_holders
-                return node, end, Tensor(node.slots)
+                return node, end, StandInTensor(node.slots)
         return None, 0, None
 
-    def insert(self, key: Tensor, value: Tensor) -> int:
+    def insert(self, key: StandInTensor, value: StandInTensor) -> int:
         tokens, slots = key.tolist(), value.tolist()
         known, kept = 0, []
         for end in range(1, len(tokens) + 1):
@@ -291,7 +291,7 @@ class LightllmCache:
                 for key, node in self.nodes.items()
                 if key not in inner and node.slots[-1] not in held
             )
-            self.memory.free(Tensor(self.nodes.pop(leaf).slots[-1:]))
+            self.memory.free(StandInTensor(self.nodes.pop(leaf).slots[-1:]))
 
 
 def lightllm(**bug):
@@ -326,8 +326,8 @@ class LmdeploySequence:
     def num_all_ids(self) -> int:
         return len(self.tokens)
 
-    def get_real_blocks(self) -> Tensor:
-        return Tensor(self.held)
+    def get_real_blocks(self) -> StandInTensor:
+        return StandInTensor(self.held)
 
     def update_token_ids(self, token_ids, multimodals=None, mode="inputs") -> None:
         if mode == "decode":
@@ -356,8 +356,8 @@ class LmdeployBlocks:
         self.free_blocks = list(range(num_blocks))
         self.references = [0] * num_blocks
 
-    def get_ref_count(self, blocks: slice) -> Tensor:
-        return Tensor(self.references[blocks])
+    def get_ref_count(self, blocks: slice) -> StandInTensor:
+        return StandInTensor(self.references[blocks])
 
     def get_num_free_gpu_blocks(self) -> int:
         return len(self.free_blocks)
@@ -371,7 +371,7 @@ class LmdeployBlocks:
             self.references[self.free_blocks[0]] = 1
             sequence.held.append(self.free_blocks.pop(0))
 
-    def get_block_table(self, sequence: LmdeploySequence) -> Tensor:
+    def get_block_table(self, sequence: LmdeploySequence) -> StandInTensor:
         return sequence.get_real_blocks()
 
     def give_back(self, blocks: list[int]) -> None:

@@ -6,15 +6,17 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from poolproof.cli.command_line import main
+from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.targets import catalogue
+from poolproof.targets.adapter_uses import Use
 from poolproof.targets.catalogue import SOURCE_ENGINES
 from poolproof.targets.gllm_manager import GLLM
 from poolproof.targets.load import load_target
@@ -27,6 +29,38 @@ def git(folder: Path, *arguments: str) -> str:
     who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
     command = ["git", "-C", str(folder), *who, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+class ToyManager:
+    """Has room for everything, and remembers nothing."""
+
+    def __init__(self, modules, num_blocks, block_size, enable_caching):
+        del modules
+        self.built_with = num_blocks, block_size, enable_caching
+        self.length = 0
+
+    def admit(self, seq_id, tokens, *, extra_keys=None):
+        del seq_id, extra_keys
+        self.length = len(tokens)
+        return 0
+
+    def append(self, seq_id, tokens):
+        del seq_id
+        self.length += len(tokens)
+        return []
+
+    def step(self, batch): ...
+
+    def finish(self, seq_id): ...
+
+    abort = finish
+
+    def block_table(self, seq_id, group=0):
+        del seq_id, group
+        return list(range(-(-self.length // 4)))
+
+    def num_free(self):
+        return 9
 
 
 @pytest.fixture
@@ -50,7 +84,7 @@ def upstream(tmp_path) -> SourceEngine:
         package="toy",
         modules=("core.blocks",),
         stubs=lambda: {"torch": SimpleNamespace()},
-        manager=lambda modules, num_blocks, block_size, caching: (num_blocks, block_size, caching),
+        manager=ToyManager,
         real_class=lambda modules: modules["core.blocks"].Blocks,
         rows={"publishes": "scheduled"},
     )
@@ -93,13 +127,14 @@ def test_a_fetched_engine_is_a_target(upstream, tmp_path, monkeypatch):
     target = source_target(upstream, "toy", {"hits": "sound"})
     assert target.version == f"toy {upstream.commit[:7]}"
     assert (target.profile.publishes, target.profile.hits) == ("scheduled", "sound")
-    assert target.make(3, True) == (3, 4, True)
+    assert target.make(3, True).built_with == (3, 4, True)
 
 
 def test_a_checkout_may_be_named_instead(tmp_path, monkeypatch):
     monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
-    with pytest.raises(TargetError, match=r"is no checkout of .*/gLLM: it has no folder"):
+    with pytest.raises(TargetError, match=r"is no checkout of .*/gLLM: it has no folder") as said:
         load_target(f"gllm:{tmp_path}")
+    assert str(said.value).endswith(f"get one with `git clone {GLLM.address}`")
 
 
 @pytest.mark.parametrize("name", SOURCE_ENGINES)
@@ -111,9 +146,104 @@ def test_an_engine_that_was_not_fetched_says_how_to_get_it(name, tmp_path, monke
 
 @needs_git
 def test_a_checkout_that_lacks_the_class_names_the_commit_of_the_adapter(upstream):
-    wrong = replace(upstream, real_class=lambda modules: modules["core.blocks"].Other)
-    with pytest.raises(TargetError, match="'Other'; the adapter was written for commit"):
+    wrong = replace(upstream, uses=(Use("core.blocks", "Other"),))
+    with pytest.raises(
+        TargetError, match=r"core\.blocks has no Other; the adapter was written for"
+    ):
         source_target(wrong, f"toy:{upstream.address}", {})
+
+
+class Engine:
+    """Not what its adapter took it to be."""
+
+    def allocate(self, count):
+        return [count]
+
+    def match(self, request):
+        return request.priority
+
+
+def in_adapter(cls: type) -> type:
+    """The class as if it stood in the module of an adapter."""
+    scope = {**globals(), "__name__": "poolproof.targets.toy"}
+    for name, function in list(vars(cls).items()):
+        if isinstance(function, FunctionType):
+            moved = FunctionType(function.__code__, scope, name, function.__defaults__)
+            moved.__kwdefaults__ = function.__kwdefaults__
+            setattr(cls, name, moved)
+    return cls
+
+
+@in_adapter
+class ReadsWhatIsMissing(ToyManager):
+    def num_free(self):
+        return Engine().free_blocks
+
+
+@in_adapter
+class CallsOtherwise(ToyManager):
+    def append(self, seq_id, tokens):
+        return Engine().allocate(seq_id, tokens)
+
+
+@in_adapter
+class UnpacksAnotherAnswer(ToyManager):
+    def admit(self, seq_id, tokens, *, extra_keys=None):
+        del extra_keys
+        cached, _ = Engine().allocate(len(tokens))
+        return cached
+
+
+class IsAskedForMore(ToyManager):
+    def admit(self, seq_id, tokens, *, extra_keys=None):
+        del extra_keys
+        return Engine().match(HandedFields(tokens=tokens))
+
+
+class AnswersATensor(ToyManager):
+    def block_table(self, seq_id, group=0):
+        return Engine()
+
+
+class HasNoNumber(ToyManager):
+    def num_free(self):
+        return None
+
+
+@needs_git
+@pytest.mark.parametrize(
+    ("manager", "difference"),
+    [
+        (ReadsWhatIsMissing, "'Engine' object has no attribute 'free_blocks'"),
+        (CallsOtherwise, "takes 2 positional arguments but 3 were given"),
+        (UnpacksAnotherAnswer, "not enough values to unpack"),
+        (IsAskedForMore, "'HandedFields' object has no attribute 'priority'"),
+        (AnswersATensor, "`block_table` of the adapter answers "),
+        (HasNoNumber, "`num_free` of the adapter answers None instead of a number of blocks"),
+    ],
+)
+def test_what_shows_in_a_few_calls_is_named_when_it_is_loaded(upstream, manager, difference):
+    with pytest.raises(TargetError) as refusal:
+        source_target(replace(upstream, manager=manager), f"toy:{upstream.address}", {})
+    assert difference in str(refusal.value)
+    assert f"commit {upstream.commit[:7]} of" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+class Raises(ToyManager):
+    def admit(self, seq_id, tokens, *, extra_keys=None):
+        raise RuntimeError("its own affair")
+
+
+class HasNoRoom(ToyManager):
+    def admit(self, seq_id, tokens, *, extra_keys=None):
+        return "later"
+
+
+@needs_git
+@pytest.mark.parametrize("manager", [Raises, HasNoRoom])
+def test_what_the_engine_does_in_these_calls_is_left_for_the_run(upstream, manager):
+    source_target(replace(upstream, manager=manager), f"toy:{upstream.address}", {})
 
 
 @pytest.mark.parametrize("engine", SOURCE_ENGINES.values(), ids=list(SOURCE_ENGINES))

@@ -114,9 +114,9 @@ def test_a_release_of_v0_is_a_target_by_its_version(engines):
 
 
 def test_a_release_of_v0_with_another_manager_is_not_driven(engines):
-    v0_release_in(engines, "0.4.2", "")
-    with pytest.raises(TargetError, match=r"vLLM 0\.4\.2 has no core/block_manager\.py"):
-        load_target("vllm-v0@0.4.2")
+    v0_release_in(engines, "0.3.9", "")
+    with pytest.raises(TargetError, match=r"vLLM 0\.3\.9 has no core/block_manager\.py"):
+        load_target("vllm-v0@0.3.9")
     with pytest.raises(TargetError, match="write its version"):
         load_target("vllm-v0@")
     with pytest.raises(TargetError, match=r"run `poolproof engines vllm==0\.3\.0`"):
@@ -126,6 +126,19 @@ def test_a_release_of_v0_with_another_manager_is_not_driven(engines):
 def test_releases_between_the_two_shapes_are_refused(engines):
     with pytest.raises(TargetError, match=r"begins with 0\.8\.0"):
         fetch_vllm("0.7.3")
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm-queue", "vllm-index", "vllm-manager"])
+def test_a_release_before_the_v1_core_is_not_said_to_be_fetched(name, engines):
+    with pytest.raises(TargetError, match=r"begins with 0\.8\.0") as refusal:
+        load_target(f"{name}@0.7.0")
+    assert "poolproof engines" not in str(refusal.value)
+
+
+def test_a_release_after_those_of_v0_is_not_said_to_be_fetched(engines):
+    with pytest.raises(TargetError, match=r"end with 0\.3\.3") as refusal:
+        load_target("vllm-v0@0.7.0")
+    assert "poolproof engines" not in str(refusal.value)
 
 
 def test_the_command_says_one_line(poolproof, engines):
