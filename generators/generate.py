@@ -73,6 +73,7 @@ from ray_tables import ray_at_scale, ray_costs
 from recording_tables import audited_schedulers, recording_cost
 from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
+from specimen_profile_tables import specimen_profiles
 from state_tables import (
     STATE_CAUSES,
     hybrid_releases,
@@ -193,6 +194,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "soaked sglang": soaked_sglang,
     "soak memory": soak_memory,
     "soak steps": soak_steps,
+    "specimen profiles": specimen_profiles,
     "specimens at depths": specimens_at_depths,
     "specimens caught": specimens_caught,
     "statements": statements,
