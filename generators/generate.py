@@ -33,7 +33,7 @@ from campaign_tables import (
     compiled_drivers,
 )
 from command_tables import command_line
-from composed_tables import composed_managers
+from composed_tables import composed_contradicted, composed_managers
 from drop_in_tables import drop_in_speed, drop_in_tests
 from engine_tables import (
     engine_guidance,
@@ -119,6 +119,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "campaign kills": campaign_kills,
     "command line": command_line,
     "compiled drivers": compiled_drivers,
+    "composed contradicted": composed_contradicted,
     "composed managers": composed_managers,
     "contracts": contracts,
     "detectors worth": detectors_worth,
