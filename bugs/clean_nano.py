@@ -62,7 +62,9 @@ class CleanNanoManager:
                "release_order": "tail-first", "uncached_order": "same",
                "generation_tokens": 0}  # fmt: skip
         is_own = all(rows[row] == value for row, value in own.items())
-        is_own &= profile.publishes != "finish" and profile.retention != "while-held"
+        is_early = profile.publishes == "scheduled" and profile.same_step_hit == "allowed"
+        is_own &= profile.publishes == "computed" or is_early
+        is_own &= profile.retention != "while-held"
         is_own &= profile.held_blocks == "shared" and not profile.prior_sightings
         return is_own and len(profile.groups) == 1 and profile.groups[0].is_full
 

@@ -39,9 +39,10 @@ from poolproof.bugs.manager_oddities import (
 )
 from poolproof.contract.content import Key
 
-__all__ = ["Design", "composed", "design_of"]
+__all__ = ["Design", "Row", "composed", "contradictions", "design_of"]
 
 Row = tuple[str, Any]
+"""A row and a value of it."""
 
 
 # Habits of pools.
@@ -449,3 +450,52 @@ def _contradictions(design: Design) -> Sequence[Row]:
         found.append(("duplicates", "first" if kept else "kept"))
         found.append(("frees", "after-step" if rows["frees"] == "at-once" else "at-once"))
     return found
+
+
+def contradictions(design: Design) -> Sequence[Row]:
+    """Each row and value that is tried against a design: those above, and further ones.
+
+    `Design.contradiction` is drawn from those above alone, so that seeds stay what they are.
+    """
+    rows, habits = design.rows, set(design.habits)
+    found = [*_contradictions(design), ("groups", _with_wider_window(rows["groups"]))]
+    if habits & _seen_in_keys(design):
+        found.append(("index", "exact"))
+    if habits & {"merges duplicates", "merges quietly"}:
+        found.append(("tables", "append-only"))
+    if "half of a hit" in habits:
+        found.append(("hits", "exact"))
+    if "cautious" in habits:
+        found.append(("admission", "exact"))
+    if design.layout in ("full", "swapping"):
+        found.append(("null_block", 0 if rows["null_block"] is None else None))
+    if rows["frees"] == "after-step":
+        found.append(("frees", "at-once"))
+    if rows["retention"] == "while-held" and "held_blocks" in rows:  # nobody ever finds anything
+        found = [row for row in found if row[0] not in _OF_HITS]
+    return [(row, value) for row, value in dict.fromkeys(found) if value != rows.get(row)]
+
+
+_OF_HITS = {"publishes", "duplicates", "full_hit", "hits", "index"}
+"""Rows that only a hit shows."""
+
+
+def _seen_in_keys(design: Design) -> set[str]:
+    """Habits of those that are judged by content, which an exact index does not have."""
+    found = {
+        "takes what it would write",
+        "rewrites the last token",
+        "regains what nobody wrote to",
+        "merges quietly",
+        "slides at once",
+    }
+    if design.rows["duplicates"] != "kept":
+        found.add("caches anew")  # otherwise what is held loses no key
+    if design.rows["publishes"] != "scheduled" and _SHOWS_LITTLE not in design.habits:
+        found.add("shows early")
+    return found
+
+
+def _with_wider_window(groups: str) -> str:
+    """The groups as text, each window four tokens wider."""
+    return re.sub(r":(\d+)", lambda found: f":{int(found[1]) + 4}", groups)

@@ -255,7 +255,7 @@ class UnseenHeadGoesFirst(HeadGoesFirst):
 @plant_in_manager(
     "L22", "shared blocks are counted once for each sharer when a family is swapped",
     thread="", invariants=("ADM",), severity=Severity.FALSE_REFUSAL, profile=SWAPPING,
-    verbs=(*SWAPS, "fork"),
+    verbs=(*SWAPS, "fork"), is_bug_under=lambda profile: profile.admission != "sound",
 )  # fmt: skip
 class SharersCountedOneByOne(CleanSwappingManager):
     """What fits stays where it is."""
@@ -267,7 +267,7 @@ class SharersCountedOneByOne(CleanSwappingManager):
 @plant_in_manager(
     "L23", "what does not fit now is turned away for ever",
     thread="", invariants=("ADM",), severity=Severity.FALSE_REFUSAL,
-    is_bug_under=lambda profile: profile.never == "told",
+    is_bug_under=lambda profile: profile.never == "told" and profile.admission != "sound",
 )  # fmt: skip
 class NeverInsteadOfLater(CleanManager):
     """The bound is what is free where it should be what there is."""
@@ -318,8 +318,8 @@ class SwapsInToOldPlaces(CleanSwappingManager):
 
 @plant_in_manager(
     "L26", "a cached block that nobody holds is shown as not cached",
-    thread="", invariants=("I4",), severity=Severity.LOST_HIT,
-    is_bug_under=caches_what_is_free,
+    thread="", invariants=("I4", "IDX"), severity=Severity.LOST_HIT,
+    is_bug_under=lambda p: p.has_hits and p.hits == "exact" and caches_what_is_free(p),
 )  # fmt: skip
 class FreeBlocksShownAsGone(CleanManager):
     """A router sends the next request elsewhere, though it would hit here."""
@@ -342,6 +342,7 @@ class SharersOfManagerNotShown(CleanManager):
 @plant_in_manager(
     "L28", "a sequence may grow only while a block stays free besides",
     thread="", invariants=("ADM",), severity=Severity.FALSE_REFUSAL,
+    is_bug_under=lambda profile: profile.admission == "exact",
 )  # fmt: skip
 class GrowthKeepsABlock(CleanManager):
     """The last block serves nobody."""
@@ -374,9 +375,9 @@ class KeepsTheOldCopyInMind(CleanPool):
 
 @plant_in_manager(
     "L29", "of two copies the one is hit whose hash the newer one took over",
-    thread="", invariants=("IDX", "ADM"), severity=Severity.WRONG_DATA_OF_ANOTHER,
+    thread="", invariants=("IDX", "ADM", "DATA", "I4"), severity=Severity.WRONG_DATA_OF_ANOTHER,
     profile=ManagerProfile(duplicates="last"),
-    is_bug_under=lambda profile: profile.duplicates == "last",
+    is_bug_under=lambda p: p.has_hits and (p.duplicates, p.held_blocks) == ("last", "shared"),
 )  # fmt: skip
 class HitsTheOldCopy(CleanManager):
     """What it holds is right, as long as nobody who trusts the index recycles it."""

@@ -46,7 +46,10 @@ class TouchBeforeCheck(CleanManager):
     "E8-manager", "the references of a refused admission are given back at the tail of the queue",
     thread="inference-sim#354", invariants=("ATOM",), severity=Severity.ORDER,
     is_bug_under=lambda p: (
-        caches_what_is_free(p) and _has_cache(p) and p.eviction not in ("lifo", "unspecified")
+        caches_what_is_free(p)
+        and _has_cache(p)
+        and p.eviction not in ("lifo", "unspecified")
+        and p.release_order != "unspecified"
     ),
 )  # fmt: skip
 class UndoReordersQueue(CleanManager):
@@ -62,7 +65,7 @@ class UndoReordersQueue(CleanManager):
 
 @plant(
     "B2", "hits that wait in the free queue are counted as free and as theirs",
-    thread="vllm#11565", also=("ATOM#902 (B4)", "vllm#6849 (B9)"), invariants=("CRASH",),
+    thread="vllm#11565", also=("ATOM#902 (B4)", "vllm#6849 (B9)"), invariants=("CRASH", "ADM"),
     severity=Severity.CRASH, silent=False,
     is_bug_under=lambda p: _has_cache(p) and caches_what_is_free(p),
 )  # fmt: skip
@@ -77,7 +80,7 @@ class HitsCountedTwice(CleanManager):
 @plant(
     "B5", "an admission has to find room for the blocks that it shares, too",
     thread="nano-vllm@f64d821", invariants=("ADM",), severity=Severity.FALSE_REFUSAL,
-    is_bug_under=lambda p: _has_cache(p) and _is_exact(p),
+    is_bug_under=lambda p: _has_cache(p) and _is_exact(p) and p.held_blocks == "shared",
 )  # fmt: skip
 class SharedBlocksCharged(CleanManager):
     """A prompt that is cached whole is refused in a nearly full pool."""

@@ -85,7 +85,7 @@ class ParentEndsFirst(CleanManager):
 
 @plant(
     "A13-manager", "the end of a sequence releases the index's block in place of its own duplicate",
-    thread="TensorRT-LLM#12648", invariants=COUNTS,
+    thread="TensorRT-LLM#12648", invariants=(*COUNTS, "CRASH"),
     severity=Severity.WRONG_DATA_OF_ANOTHER, profile=UNGUARDED,
     is_bug_under=lambda p: p.duplicates == "kept" and _has_cache(p),
 )  # fmt: skip
@@ -193,7 +193,7 @@ class DeferredFreeOfAView(CleanManager):
 
     def _drain(self) -> None:
         for row in self.leaving:
-            self._free(row[::-1])
+            self._free(row if self.release_order == "head-first" else row[::-1])
         self.leaving.clear()
 
 

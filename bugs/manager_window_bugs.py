@@ -5,7 +5,7 @@ from __future__ import annotations
 from poolproof.bugs.clean_groups import CleanHybridManager, CleanRingManager, CleanWindowManager
 from poolproof.bugs.clean_manager import CleanManager, CleanSequence
 from poolproof.bugs.prefix_index_bugs import StaleIndexEntry
-from poolproof.bugs.specimen import ManagerSection
+from poolproof.bugs.specimen import ManagerSection, caches_what_is_free
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.contract.violation import Severity
 
@@ -89,7 +89,7 @@ class NullCharged(CleanWindowManager):
 
 @plant(
     "B6", "the check of an admission is capped by the window, what it takes is not",
-    thread="vllm#17834", also=("vllm#11168", "vllm#40946 (B7)"), invariants=("CRASH",),
+    thread="vllm#17834", also=("vllm#11168", "vllm#40946 (B7)"), invariants=("CRASH", "ADM"),
     severity=Severity.CRASH, silent=False, profile=WINDOW, is_bug_under=_has_sliding,
 )  # fmt: skip
 class CheckCapped(CleanWindowManager):
@@ -139,7 +139,7 @@ class HybridFreesTooEarly(CleanHybridManager):
 @plant(
     "D1-window", "behind a window, too, an index entry stays when its block is recycled",
     thread="nano-vllm#163", also=("vllm#4764 (D4)",),
-    invariants=("DATA", "IDX", "I1", "OWN", "I2", "ADM"),
+    invariants=("DATA", "IDX", "I1", "OWN", "I2", "ADM", "I4"),
     severity=Severity.WRONG_DATA_OF_ANOTHER, profile=WINDOW, is_bug_under=_has_cache,
 )  # fmt: skip
 class WindowStaleEntries(CleanWindowManager):
@@ -151,7 +151,7 @@ class WindowStaleEntries(CleanWindowManager):
 @plant(
     "D1-hybrid", "an index entry of one of several groups stays when its block is recycled",
     thread="nano-vllm#163", also=("vllm#4764 (D4)",),
-    invariants=("DATA", "IDX", "I1", "OWN", "I2", "ADM"),
+    invariants=("DATA", "IDX", "I1", "OWN", "I2", "ADM", "I4"),
     severity=Severity.WRONG_DATA_OF_ANOTHER, profile=HYBRID, is_bug_under=_has_cache,
 )  # fmt: skip
 class HybridStaleEntries(CleanHybridManager):
@@ -176,7 +176,8 @@ class ReaderWantsMore(CleanWindowManager):
     "B21", "each group touches its hits and allocates before the next one does",
     thread="vllm#44409", also=("vllm#33775",),
     invariants=("I2", "I1", "OWN", "DATA", "IDX", "I4", "CRASH"),
-    severity=Severity.WRONG_DATA_OF_ANOTHER, profile=HYBRID, is_bug_under=_has_cache,
+    severity=Severity.WRONG_DATA_OF_ANOTHER, profile=HYBRID,
+    is_bug_under=lambda p: _has_cache(p) and caches_what_is_free(p),
 )  # fmt: skip
 class GroupByGroup(CleanHybridManager):
     """What one group allocates is what the next one was about to hit."""

@@ -35,7 +35,8 @@ class RecycledBlockStaysInMap(CleanNanoManager):
 
 @plant(
     "C13", "a hit that nobody holds goes through the reset and loses its hash",
-    thread="nano-vllm@f64d821", also=("nano-vllm@9fa256a (fixed)",), invariants=("DATA", "IDX"),
+    thread="nano-vllm@f64d821", also=("nano-vllm@9fa256a (fixed)",),
+    invariants=("DATA", "IDX", "I4"),
     severity=Severity.WRONG_DATA_OF_ANOTHER,
     profile=ManagerProfile(duplicates="last", hits="sound"),
     is_bug_under=lambda p: p.publishes == "computed",
@@ -73,7 +74,7 @@ class FreeHitsNotCharged(CleanNanoManager):
 @plant(
     "B5-nano", "an admission compares the free blocks with all that it needs",
     thread="nano-vllm@f64d821", invariants=("ADM",), severity=Severity.FALSE_REFUSAL, profile=NANO,
-    is_bug_under=lambda p: p.admission == "exact",
+    is_bug_under=lambda p: p.admission == "exact" and p.hits == "exact",
 )  # fmt: skip
 class IgnoresSharing(CleanNanoManager):
     """A prompt that is shared whole is refused."""

@@ -26,16 +26,18 @@ class RowExample:
     """A value of a row, and two targets.
 
     `right` declares the value and holds. `without` are rows that contradict it, under which the
-    same class is accused. `wrong` declares the value, too, and is refused, first by one of
-    `invariants`.
+    same class is accused; none where every other value promises less. `wrong` declares the value,
+    too, and is refused, first by one of `invariants`. With `weak_hashes` all of this is so where
+    hashes are cut to so many bits.
     """
 
     row: str
-    value: str | int
+    value: str | int | None
     right: type
     without: dict[str, Any]
     wrong: type
     invariants: tuple[str, ...]
+    weak_hashes: int = 0
 
     @property
     def name(self) -> str:

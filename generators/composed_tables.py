@@ -7,7 +7,7 @@ from typing import Any
 
 from figures import FigureError, read
 
-__all__ = ["composed_managers"]
+__all__ = ["composed_contradicted", "composed_managers"]
 
 _DEPTHS = {"runs": "{num_runs} runs of the plain driver", "quick": "quick", "standard": "standard"}
 
@@ -31,6 +31,33 @@ def composed_managers() -> str:
             cells = [label, *_counts(entries), ", ".join(_commits(entries))]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n\n" + _named(found["designs"])
+
+
+def composed_contradicted() -> str:
+    """By row: how often it was contradicted, how often that was seen, and what named it."""
+    found = read("composed_contradicted")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/composed_contradicted.json is missing: run "
+            "benchmarks/composed_contradicted.py --record"
+        )
+    tried = [one for design in found["designs"] for one in design["against"]]
+    seen = [one for one in tried if one["named"]]
+    accused = sum(any(one["named"] for one in d["against"]) for d in found["designs"])
+    alike = sum(bool(one.get("behaves_as")) for one in tried)
+    said = (
+        f"{len(found['designs'])} designs, {accused} of them accused under some profile that "
+        f"contradicts them, and {len(seen):,} of {len(tried):,} such profiles in all, within "
+        f"{found['most_runs']} runs each. Of the wrong orders of eviction {alike} are told as the "
+        "order that the design has."
+    )
+    lines = ["| contradicted row | profiles | accused | named by |", "|---|---:|---:|---|"]
+    for row in sorted({one["row"] for one in tried}):
+        of_row = [one["named"] for one in tried if one["row"] == row]
+        counts = Counter(name for name in of_row if name)
+        named = ", ".join(f"{invariant} {number}" for invariant, number in counts.most_common())
+        lines.append(f"| {row} | {len(of_row)} | {counts.total()} | {named} |")
+    return "\n".join([said, "", *lines]) + "\n"
 
 
 def _counts(entries: list[dict[str, Any]]) -> list[str]:

@@ -33,7 +33,7 @@ from campaign_tables import (
     compiled_drivers,
 )
 from command_tables import command_line
-from composed_tables import composed_managers
+from composed_tables import composed_contradicted, composed_managers
 from drop_in_tables import drop_in_speed, drop_in_tests
 from engine_tables import (
     engine_guidance,
@@ -73,6 +73,7 @@ from ray_tables import ray_at_scale, ray_costs
 from recording_tables import audited_schedulers, recording_cost
 from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
+from specimen_profile_tables import specimen_profiles
 from state_tables import (
     STATE_CAUSES,
     hybrid_releases,
@@ -118,6 +119,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "campaign kills": campaign_kills,
     "command line": command_line,
     "compiled drivers": compiled_drivers,
+    "composed contradicted": composed_contradicted,
     "composed managers": composed_managers,
     "contracts": contracts,
     "detectors worth": detectors_worth,
@@ -193,6 +195,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "soaked sglang": soaked_sglang,
     "soak memory": soak_memory,
     "soak steps": soak_steps,
+    "specimen profiles": specimen_profiles,
     "specimens at depths": specimens_at_depths,
     "specimens caught": specimens_caught,
     "statements": statements,

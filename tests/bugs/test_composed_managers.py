@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.bugs import composed_managers
-from poolproof.bugs.composed_managers import composed, design_of
+from poolproof.bugs.composed_managers import composed, contradictions, design_of
 from poolproof.certification.certificate import Verdict
 from poolproof.certification.certify import certify
 from poolproof.certification.options import CertifyOptions
@@ -149,3 +149,33 @@ def test_every_design_serves_its_profile_and_differs_from_its_contradiction():
         assert cls.serves(profile)
         row, value = design.contradiction
         assert profile.to_json()[row] != value
+
+
+def test_a_hundred_designs_are_contradicted_in_every_way_that_they_are_made_of():
+    tried = [contradictions(design_of(seed)) for seed in range(100)]
+    rows = {row for found in tried for row, _ in found}
+    assert rows >= {"publishes", "groups", "duplicates", "retention", "eviction", "index"}
+    assert rows >= {"release_order", "frees", "held_blocks", "prior_sightings", "tables"}
+    assert min(len(found) for found in tried) >= 4
+
+
+def test_each_contradiction_is_a_value_that_the_design_does_not_have():
+    for seed in range(100):
+        design = design_of(seed)
+        own = ManagerProfile.from_mapping(design.rows)
+        for row, value in contradictions(design):
+            other = ManagerProfile.from_mapping({**design.rows, row: value})
+            assert getattr(other, row) != getattr(own, row), (seed, row)
+
+
+@pytest.mark.some(6)
+@pytest.mark.parametrize(
+    "row", ["groups", "index", "publishes", "duplicates", "retention", "tables"]
+)
+@pytest.mark.parametrize("seeds", [range(20), range(20, 40), range(40, 60)], ids=str)
+def test_a_design_is_accused_where_one_of_its_own_ideas_is_contradicted(row, seeds):
+    found = [(seed, dict([one])) for seed in seeds for one in contradictions(design_of(seed))]
+    seed, other = next(((s, other) for s, other in found if row in other), (None, None))
+    if seed is None:
+        pytest.skip(f"none of these designs has {row} otherwise")
+    assert first_violation(seed, other, 300) is not None

@@ -3,29 +3,12 @@
 import pytest
 
 from poolproof.bugs.catalogue import manager_canaries
-from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
+from poolproof.bugs.specimen_profiles import DESIGNS
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import MANAGER_METHODS
 from poolproof.contract.target import Capabilities
 from poolproof.harness.manager_driver import ManagerCampaign
 
-SLIDING = CacheGroup("sliding", window=8)
-PROFILES = {
-    "plain": ManagerProfile(),
-    "vllm": ManagerProfile(null_block=0, eviction="unhashed-first", misuse="undefined"),
-    "vllm, window": ManagerProfile(null_block=0, groups=(SLIDING,)),
-    "vllm, two groups": ManagerProfile(null_block=0, groups=(CacheGroup(), SLIDING)),
-    "v0": ManagerProfile(publishes="never", eviction="lifo", watermark_blocks=1, host_blocks=4),
-    "v0, ring": ManagerProfile(publishes="never", window_blocks="reused", groups=(SLIDING,)),
-    "nano": ManagerProfile(duplicates="last"),
-    "published at the end": ManagerProfile(publishes="finish", duplicates="first"),
-    "one user a block": ManagerProfile(held_blocks="exclusive"),
-    "a doorkeeper": ManagerProfile(prior_sightings=1),
-    "cached while held": ManagerProfile(retention="while-held"),
-    "sound": ManagerProfile(
-        tables="merged", duplicates="first", eviction="unspecified", hits="sound",
-        admission="sound", never="untold", finish_again="undefined",
-    ),
-}  # fmt: skip
 EVERY_VERB = frozenset(MANAGER_METHODS)
 FEW_VERBS = frozenset({"admit", "append_tokens", "step", "finish"})
 
@@ -34,7 +17,7 @@ def canaries_of(profile, verbs=EVERY_VERB):
     return manager_canaries(profile, Capabilities("manager", verbs, frozenset()))
 
 
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+@pytest.mark.parametrize("profile", DESIGNS.values(), ids=DESIGNS)
 def test_every_profile_has_canaries_and_each_is_caught(profile):
     found = canaries_of(profile)
     assert 2 <= len(found) <= 6
