@@ -52,6 +52,8 @@ class PublishedEngine:
     level: Level = Level.MANAGER
     needs: tuple[str, ...] = ()
     """Modules that its sources import, that must be installed."""
+    checkout: str = ""
+    """The target that takes a checkout behind a colon, where that is not `name`."""
 
     @property
     def folder(self) -> str:
@@ -169,5 +171,5 @@ def _git(engine: PublishedEngine, *arguments: str) -> None:
         said = (done.stderr.strip() or f"git exited with {done.returncode}").splitlines()[-1]
         raise TargetError(
             f"{engine.name} could not be fetched from {engine.address}: {said}; with a checkout of "
-            f"commit {engine.commit[:7]} use {engine.name}:path/to/checkout"
+            f"commit {engine.commit[:7]} use {engine.checkout or engine.name}:path/to/checkout"
         )
