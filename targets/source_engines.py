@@ -121,7 +121,8 @@ def source_target(engine: SourceEngine, name: str, overrides: Mapping[str, Any])
 
 def fetched_folder(engine: PublishedEngine) -> Path:
     """Where the engine was fetched to. Raises TargetError, which says how to get it."""
-    return engine_folder(engine.folder, f"run `poolproof engines {engine.name}`")
+    name = engine.folder if engine.checkout else engine.name
+    return engine_folder(engine.folder, f"run `poolproof engines {name}`")
 
 
 _COMPLETE = ".complete"

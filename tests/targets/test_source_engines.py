@@ -19,7 +19,12 @@ from poolproof.targets.catalogue import SOURCE_ENGINES
 from poolproof.targets.gllm_manager import GLLM
 from poolproof.targets.load import load_target
 from poolproof.targets.nano_clones import NANO_CLONES
-from poolproof.targets.source_engines import SourceEngine, fetch_engine, source_target
+from poolproof.targets.source_engines import (
+    SourceEngine,
+    fetch_engine,
+    fetched_folder,
+    source_target,
+)
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -169,6 +174,12 @@ def test_with_all_the_others_are_fetched_where_one_cannot_be_had(upstream, tmp_p
     assert "use toys:path/to/checkout" in said.output
     assert f"toy: fetched to {tmp_path / 'to' / upstream.folder}\n" in said.output
     assert "1 of 2 could not be had; lines above say why" in said.output
+
+
+def test_a_clone_that_was_not_fetched_says_under_which_name_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
+    with pytest.raises(TargetError, match="run `poolproof engines super-vllm-aff4c10`"):
+        fetched_folder(NANO_CLONES["super-vllm-aff4c10"])
 
 
 @pytest.mark.parametrize("clone", NANO_CLONES.values(), ids=list(NANO_CLONES))
