@@ -14,6 +14,7 @@
 #   make test-ray     the tests that need it, over a cluster of processes
 #   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives
 #   make test-atheris the tests that need it
+#   make verdicts     certify every system of docs/verdicts.md that can be had, and write the page anew
 #   make pages        the tables of README.md and docs/, made anew      (ARGS=--check: only compared)
 #   make site         the manual as a site in build/site, which works from the folder
 #   make test-site    its links, its search, and that it loads nothing from the network
@@ -370,6 +371,17 @@ $(ENGINES)/.prepared: .ci/engines.py | $(VENV)/bin/python
 .PHONY: engines engine-sources
 engine-sources: $(ENGINES)/.prepared
 engines: vllm engine-sources
+
+# The releases of vLLM V0 that have rows among the verdicts.
+V0_RELEASES := vllm==0.2.2 vllm==0.3.0 vllm==0.3.3
+
+# All that docs/verdicts.md says, made anew: it takes hours.  What cannot be fetched keeps its row.
+.PHONY: verdicts
+verdicts: engines $(VENV)/.installed-test
+	$(VENV_VLLM)/bin/poolproof engines --all || true
+	$(VENV_VLLM)/bin/poolproof engines $(V0_RELEASES) || true
+	$(VENV_VLLM)/bin/python benchmarks/verdicts.py --record $(ARGS)
+	$(VENV)/bin/python generators/generate.py
 
 # vLLM's own imports warn of deprecations that are not ours to repair: here warnings are shown and do
 # not fail.

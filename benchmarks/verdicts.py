@@ -1,8 +1,8 @@
 """Certifies every system of verdict_systems.toml that can be run here, and records the verdicts.
 
 Writes the verdicts, and the trace of each finding beside them; with --record the traces go into
-docs/findings/, and `make pages` makes docs/verdicts.md of both. Systems that are not here keep the
-row that they have.
+docs/findings/, and `make pages` makes docs/verdicts.md of both: `make verdicts` does all of it.
+Systems that are not here keep the row that they have; `poolproof engines` fetches most of them.
 Exit status 1 when something was found that the table does not explain, or a check was inconclusive.
 
 Usage: python benchmarks/verdicts.py [ID ...] [--depth quick|standard] [--record]
@@ -38,16 +38,13 @@ TRACES = ROOT / "docs" / "findings"
 
 def why_not_here(system: dict[str, Any]) -> str:
     """What a system needs that is not here, or nothing."""
-    for name in re.findall(r"\{(\w+)\}", system["target"]):
-        if name not in os.environ:
-            return f"{name} is not set"
     missing = [m for m in system.get("modules", ()) if importlib.util.find_spec(m) is None]
     return f"{', '.join(missing)} is not installed" if missing else ""
 
 
 def certified(system: dict[str, Any], depth: str) -> dict[str, Any] | str:
     """The certificate of a system as JSON, or why it could not be made."""
-    target = system["target"].format_map(os.environ)
+    target = system["target"]
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "certificate.json"
         command = [str(Path(sys.executable).with_name("poolproof")), "certify", target]
@@ -59,10 +56,36 @@ def certified(system: dict[str, Any], depth: str) -> dict[str, Any] | str:
         return found
 
 
+_NOT_DRIVEN = "is not driven, because"
+"""How an adapter says that it does not fit."""
+
+
+def row_of_not_driven(system: dict[str, Any], said: str) -> dict[str, Any]:
+    """What is recorded of a system that its adapter refuses: why, in the adapter's words."""
+    return {
+        "system": system["system"],
+        "document": system["document"],
+        "target": system.get("public", system["target"]),
+        "remark": system["remark"],
+        "verdict": "not driven",
+        "why": said.partition(_NOT_DRIVEN)[2].partition(";")[0].strip(),
+        "stages": [],
+        "findings": [],
+        "unexplained": [],
+    }
+
+
+def says_one_of(sentence: str, parts: str | list[str]) -> bool:
+    """Whether a sentence contains the part, or one of them."""
+    return any(part in sentence for part in ([parts] if isinstance(parts, str) else parts))
+
+
 def explained(system: dict[str, Any], finding: dict[str, Any]) -> dict[str, Any] | None:
     """The entry of the table that explains a finding."""
     for entry in system.get("finding", ()):
-        if finding["invariant"] in entry["invariants"] and entry["contains"] in finding["sentence"]:
+        if finding["invariant"] in entry["invariants"] and says_one_of(
+            finding["sentence"], entry["contains"]
+        ):
             found: dict[str, Any] = entry
             return found
     return None
@@ -71,13 +94,16 @@ def explained(system: dict[str, Any], finding: dict[str, Any]) -> dict[str, Any]
 def row_of(system: dict[str, Any], certificate: dict[str, Any], traces: Path) -> dict[str, Any]:
     """What is recorded of a system; the shortest trace of each explanation is written out."""
     shortest: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    seen: dict[str, dict[str, str]] = {}
     unexplained = []
     forms = [form for found in certificate["findings"] for form in (found, *found["forms"])]
     for finding in forms:
         entry = explained(system, finding)
         if entry is None:
             unexplained.append(f"{finding['invariant']}: {finding['sentence']}")
-        elif entry["name"] not in shortest or _order(finding) < _order(shortest[entry["name"]][1]):
+            continue
+        seen.setdefault(entry["name"], {}).setdefault(finding["invariant"], finding["sentence"])
+        if entry["name"] not in shortest or _order(finding) < _order(shortest[entry["name"]][1]):
             shortest[entry["name"]] = (entry, finding)
     public = system.get("public", system["target"])
     return {
@@ -96,7 +122,10 @@ def row_of(system: dict[str, Any], certificate: dict[str, Any], traces: Path) ->
         ],
         "not_run": [entry for entry in certificate["not_run"] if "kernel" not in entry["what"]],
         "findings": [
-            finding_row(traces / f"{system['id']}-{number}.jsonl", public, entry, finding)
+            {
+                **finding_row(traces / f"{system['id']}-{number}.jsonl", public, entry, finding),
+                "seen": seen[entry["name"]],
+            }
             for number, (entry, finding) in enumerate(shortest.values(), start=1)
         ],
         "unexplained": unexplained,
@@ -153,6 +182,10 @@ def main() -> int:
             continue
         why_not = why_not_here(system)
         found: Any = why_not or certified(system, options.depth or system.get("level", "standard"))
+        if isinstance(found, str) and _NOT_DRIVEN in found:
+            rows[system["id"]] = row = row_of_not_driven(system, found)
+            print(f"{system['id']}: not driven, because {row['why']}", flush=True)
+            continue
         if isinstance(found, str):
             print(f"{system['id']}: not here, its row stays: {found}")
             continue
@@ -161,6 +194,8 @@ def main() -> int:
         print(f"{system['id']}: {row['verdict']}, {steps:,} steps", flush=True)
         for finding in row["findings"]:
             print(f"    {finding['num_commands']} commands: {finding['sentence']}")
+            for invariant, sentence in finding["seen"].items():
+                print(f"        {invariant}: {sentence}")
         for sentence in row["unexplained"]:
             print(f"    not explained: {sentence}")
         wrong += bool(row["unexplained"]) or row["verdict"] == "inconclusive"

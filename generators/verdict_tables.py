@@ -5,7 +5,8 @@ Read from what benchmarks/verdicts.py recorded; nothing is certified here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,18 @@ from poolproof.report.wording import severity_words
 __all__ = ["explained_findings", "verdicts"]
 
 ROOT = Path(__file__).resolve().parent.parent
-_WORDS = {"holds": "holds", "refused": "**refused**", "inconclusive": "inconclusive"}
+_NOT_DRIVEN = "not driven"
+_WORDS = {
+    "holds": "holds",
+    "refused": "**refused**",
+    "inconclusive": "inconclusive",
+    _NOT_DRIVEN: _NOT_DRIVEN,
+}
 
 
 def verdicts() -> str:
-    """A row for each system that was certified."""
+    """A row for each system that was certified, or that its adapter does not drive."""
+    title_of = _titles()
     lines = [
         "| system | document | verdict | checked steps | findings |",
         "|---|---|---|---:|---|",
@@ -30,8 +38,11 @@ def verdicts() -> str:
     for row in _systems().values():
         steps = sum(stage["steps"] for stage in row["stages"])
         found = "<br>".join(
-            f"[{finding['name']}](#{_anchor(finding['name'])})" for finding in row["findings"]
+            f"[{finding['name']}](#{_anchor(title_of(row, finding))})"
+            for finding in row["findings"]
         )
+        if row["verdict"] == _NOT_DRIVEN:
+            found = f"because {row['why']}"
         document = row["document"] or "-"
         lines.append(
             f"| {row['system']}<br>`{row['target']}` | {document} | {_WORDS[row['verdict']]} "
@@ -42,14 +53,18 @@ def verdicts() -> str:
 
 def explained_findings() -> str:
     """A section for each system: what it was held to, and its findings in full."""
-    sections = []
+    sections, title_of = [], _titles()
     for row in _systems().values():
-        lines = [f"### {row['system']}", "", row["remark"], "", _what_was_run(row)]
+        lines = [f"### {row['system']}", "", row["remark"], ""]
+        if row["verdict"] == _NOT_DRIVEN:
+            sections.append("\n".join([*lines, f"Not driven, because {row['why']}."]))
+            continue
+        lines.append(_what_was_run(row))
         lines += [f"Not run: {entry['what']}, because {entry['why']}." for entry in row["not_run"]]
         for sentence in row["unexplained"]:
             lines += ["", f"Not explained yet: {sentence}"]
         for finding in row["findings"]:
-            lines += ["", *_finding(finding)]
+            lines += ["", *_finding(title_of(row, finding), finding)]
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
@@ -65,7 +80,7 @@ def _what_was_run(row: Mapping[str, Any]) -> str:
     )
 
 
-def _finding(finding: Mapping[str, Any]) -> list[str]:
+def _finding(title: str, finding: Mapping[str, Any]) -> list[str]:
     """One finding: sentence, trace, explanation, threads."""
     try:
         trace = read_trace(ROOT / finding["trace"])
@@ -76,7 +91,7 @@ def _finding(finding: Mapping[str, Any]) -> list[str]:
     name = Path(finding["trace"]).name
     severity = severity_words(Severity(finding["severity"]))
     return [
-        f"#### {finding['name']}",
+        f"#### {title}",
         "",
         f"{finding['invariant']}, {severity}: {finding['sentence']}",
         "",
@@ -90,9 +105,21 @@ def _finding(finding: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _titles() -> Callable[[Mapping[str, Any], Mapping[str, Any]], str]:
+    """The heading of a row's finding: its name, and the system's where several have that name."""
+    rows = _systems().values()
+    named = Counter(finding["name"] for row in rows for finding in row["findings"])
+
+    def title_of(row: Mapping[str, Any], finding: Mapping[str, Any]) -> str:
+        name: str = finding["name"]
+        return name if named[name] == 1 else f"{name}: {row['system'].replace('`', '')}"
+
+    return title_of
+
+
 def _anchor(title: str) -> str:
     """The anchor that a heading gets."""
-    kept = (letter for letter in title.lower() if letter.isalnum() or letter in " -")
+    kept = (letter for letter in title.lower() if letter.isalnum() or letter in " -_")
     return "".join(kept).replace(" ", "-")
 
 

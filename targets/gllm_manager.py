@@ -202,6 +202,8 @@ GLLM = SourceEngine(
     real_class=lambda modules: modules["memory_manager"].PrefixMemoryManager,
     uses=_USES,
     rows={
+        # A prompt that is cached whole computes its last token again, in the page that it shares.
+        "index": "content",
         "publishes": "scheduled",
         "same_step_hit": "allowed",
         "duplicates": "last",

@@ -1,8 +1,9 @@
 """The targets in nano-vLLM's shape: `nano-vllm`, `nano-vllm:PATH`, `impl-nano`, and any class.
 
 nano-vLLM is on no package index. `nano-vllm:PATH` takes a checkout (or any folder with a package
-that has `engine/block_manager.py`); without a path it is nano-vllm-npu 0.0.2, a port whose
-`block_manager.py` is nano-vLLM's of commit df99418 with another package name. Read unmodified:
+that has `engine/block_manager.py`), such as `poolproof engines` fetches (`nano_clones.py`); without
+a path it is nano-vllm-npu 0.0.2, a port whose `block_manager.py` is nano-vLLM's of commit df99418
+with another package name. Read unmodified:
 `sampling_params.py`, `engine/sequence.py`, `engine/block_manager.py`; they need xxhash and NumPy.
 Nothing is stubbed; the package's `__init__`, which loads PyTorch and the model, is not run.
 
@@ -118,7 +119,8 @@ def package_in(root: Path, module: str) -> Path:
         raise TargetError(f"{root} holds several packages ({names}); name one of them")
     what = "is not a folder" if not root.is_dir() else f"holds no package with {module}"
     raise TargetError(
-        f"{root} {what}; clone nano-vLLM and give its folder, as nano-vllm:path/to/nano-vllm"
+        f"{root} {what}; clone nano-vLLM and give its folder, as nano-vllm:path/to/nano-vllm, or "
+        "run `poolproof engines`, which lists what it can fetch"
     )
 
 
@@ -609,7 +611,9 @@ def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) 
         driven = ChunkedNanoManager if hasattr(cls, _LAYOUT) else NanoManager
         return driven(manager, new_sequence, _BLOCK_SIZE, enable_caching=enable_caching)
 
-    what = None if cls is BlockManager else tried(lambda: _a_few_calls(make))
+    what = (
+        None if cls is BlockManager else _beyond_the_shape(cls) or tried(lambda: _a_few_calls(make))
+    )
     if what is not None:
         raise TargetError(
             f"{name} is not driven, because it does not fit the adapter for nano-vLLM's shape: "
@@ -627,6 +631,19 @@ def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) 
         real_class=cls,
         notes=notes,
     )
+
+
+_BEYOND = {
+    "partial_block": "hits may end inside a block, which takes copies",
+    "may_prefill": "prompts are published chunk by chunk",
+}
+"""What a part of a method's name tells of a clone that the adapter cannot drive."""
+
+
+def _beyond_the_shape(cls: type) -> str:
+    """What a clone does that the adapter does not know, with the method that shows it."""
+    told = ((what, name) for part, what in _BEYOND.items() for name in dir(cls) if part in name)
+    return next((f"{what}, as {name}() shows" for what, name in told), "")
 
 
 def _may_cache(cls: type) -> bool:

@@ -55,6 +55,8 @@ class PublishedEngine:
     level: Level = Level.MANAGER
     needs: tuple[str, ...] = ()
     """Modules that its sources import, that must be installed."""
+    checkout: str = ""
+    """The target that takes a checkout behind a colon, where that is not `name`."""
 
     @property
     def folder(self) -> str:
@@ -133,7 +135,8 @@ def source_target(engine: SourceEngine, name: str, overrides: Mapping[str, Any])
 
 def fetched_folder(engine: PublishedEngine) -> Path:
     """Where the engine was fetched to. Raises TargetError, which says how to get it."""
-    return engine_folder(engine.folder, f"run `poolproof engines {engine.name}`")
+    name = engine.folder if engine.checkout else engine.name
+    return engine_folder(engine.folder, f"run `poolproof engines {name}`")
 
 
 _COMPLETE = ".complete"
@@ -183,5 +186,5 @@ def _git(engine: PublishedEngine, *arguments: str) -> None:
         said = (done.stderr.strip() or f"git exited with {done.returncode}").splitlines()[-1]
         raise TargetError(
             f"{engine.name} could not be fetched from {engine.address}: {said}; with a checkout of "
-            f"commit {engine.commit[:7]} use {engine.name}:path/to/checkout"
+            f"commit {engine.commit[:7]} use {engine.checkout or engine.name}:path/to/checkout"
         )

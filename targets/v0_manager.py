@@ -272,9 +272,13 @@ class V0Manager:
         if sequence is None:
             sequence = self._parts.new_sequence(seq_id, list(tokens))
         group = self._parts.new_group([sequence])
-        answer = self._manager.can_allocate(group).name.lower()
-        if answer != "ok":
-            return str(answer)
+        answer = self._manager.can_allocate(group)
+        if isinstance(answer, bool):  # 0.2.2: nobody is told that a prompt never fits
+            refusal = "" if answer else "later"
+        else:
+            refusal = answer.name.lower().replace("ok", "")
+        if refusal:
+            return refusal
         self._manager.allocate(group)
         sequence.status = self._parts.running
         self._sequences[seq_id] = sequence
@@ -421,8 +425,11 @@ def published_v0_target(
     """The manager of a release, under the rows that hold for 0.2.7. Raises TargetError."""
     require_fit(cls, "vLLM V0's shape", _CALLS)
 
+    told = hasattr(sys.modules[cls.__module__], "AllocStatus")
+    never = {} if told else {"never": "untold"}
+
     def profile_of(rows: Mapping[str, Any]) -> ManagerProfile:
-        return builtin_profile(name, {**_SHAPE, **_PUBLISHED}, rows, ManagerProfile)
+        return builtin_profile(name, {**_SHAPE, **_PUBLISHED, **never}, rows, ManagerProfile)
 
     layouts = _layouts(name, cls, overrides, profile_of)
     return manager_target(

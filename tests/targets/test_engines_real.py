@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from poolproof.contract.target import TargetError
 from poolproof.targets.installed_sglang import sglang_parts
+from poolproof.targets.nano_clones import NANO_CLONES
 from poolproof.targets.nano_manager import nano_vllm
+from poolproof.targets.source_engines import fetched_folder
 from poolproof.targets.transformers_manager import transformers_parts
 from poolproof.targets.v0_manager import vllm_v0
 
 pytestmark = pytest.mark.vllm
 
-CHECKOUTS = "POOLPROOF_NANO_VLLM_CHECKOUTS"
-"""Names a folder with checkouts of nano-vLLM, each in a folder named by its commit."""
-
 
 def checkout(commit: str) -> Path:
-    folder = Path(os.environ.get(CHECKOUTS, "")) / commit
-    if CHECKOUTS not in os.environ or not folder.is_dir():
-        pytest.skip(f"{CHECKOUTS} names no folder with {commit}; nano-vLLM is on no package index")
-    return folder
+    try:
+        return fetched_folder(NANO_CLONES[f"nano-vllm-{commit}"])
+    except TargetError as error:
+        pytest.skip(str(error))
 
 
 def test_v0_forgets_a_block_that_a_window_repeats():

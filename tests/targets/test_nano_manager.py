@@ -387,3 +387,16 @@ def test_what_is_wrong_is_said(text, api, message):
     with pytest.raises(TargetError) as refusal:
         load_target(text, api=api)
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ("register_partial_block", "hits may end inside a block, which takes copies"),
+        ("may_prefill", "prompts are published chunk by chunk"),
+    ],
+)
+def test_a_clone_that_does_more_than_the_shape_is_not_driven(method, why):
+    clone = type("Clone", (type(toy("LateNano").make(6, True)._manager),), {method: print})
+    with pytest.raises(TargetError, match=rf"is not driven, because .*: {why}, as {method}\(\) "):
+        load_target(clone)

@@ -1,30 +1,27 @@
 """nano-vLLM's own block managers under the harness, one verdict for each generation.
 
-The port is on a package index. Checkouts are not: `POOLPROOF_NANO_VLLM_CHECKOUTS` names a folder
-that holds them, each in a folder named by its commit.
+The port is on a package index. `poolproof engines nano-vllm-COMMIT` fetches each of the others.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
+from poolproof.contract.target import TargetError
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.targets.load import load_target
+from poolproof.targets.nano_clones import NANO_CLONES
+from poolproof.targets.source_engines import fetched_folder
 
 pytestmark = pytest.mark.vllm
 
-CHECKOUTS = "POOLPROOF_NANO_VLLM_CHECKOUTS"
-
 
 def checkout(commit: str) -> str:
-    folder = Path(os.environ.get(CHECKOUTS, "")) / commit
-    if CHECKOUTS not in os.environ or not folder.is_dir():
-        pytest.skip(f"{CHECKOUTS} names no folder with {commit}; nano-vLLM is on no package index")
-    return f"nano-vllm:{folder}"
+    try:
+        return f"nano-vllm:{fetched_folder(NANO_CLONES[f'nano-vllm-{commit}'])}"
+    except TargetError as error:
+        pytest.skip(str(error))
 
 
 def shortest(target, runs):

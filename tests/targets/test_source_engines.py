@@ -15,12 +15,18 @@ from poolproof.cli.command_line import main
 from poolproof.contract.adapter_fault import HandedFields
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
-from poolproof.targets import catalogue
+from poolproof.targets import catalogue, nano_clones
 from poolproof.targets.adapter_uses import Use
 from poolproof.targets.catalogue import SOURCE_ENGINES
 from poolproof.targets.gllm_manager import GLLM
 from poolproof.targets.load import load_target
-from poolproof.targets.source_engines import SourceEngine, fetch_engine, source_target
+from poolproof.targets.nano_clones import NANO_CLONES
+from poolproof.targets.source_engines import (
+    SourceEngine,
+    fetch_engine,
+    fetched_folder,
+    source_target,
+)
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -285,3 +291,32 @@ def test_the_command_fetches(upstream, tmp_path, monkeypatch):
     said = [CliRunner().invoke(main, arguments).output for _ in range(2)]
     place = tmp_path / upstream.folder
     assert said == [f"toy: fetched to {place}\n", f"toy: is in {place}\n"]
+
+
+@needs_git
+def test_with_all_the_others_are_fetched_where_one_cannot_be_had(upstream, tmp_path, monkeypatch):
+    lost = replace(upstream, name="lost", address=str(tmp_path / "nowhere"), checkout="toys")
+    monkeypatch.setattr(catalogue, "PUBLISHED_ENGINES", {"lost": lost})
+    monkeypatch.setattr(nano_clones, "NANO_CLONES", {"toy": upstream})
+    said = CliRunner().invoke(main, ["engines", "--all", "--to", str(tmp_path / "to")])
+    assert said.exit_code == 2
+    assert "lost: lost could not be fetched from" in said.output
+    assert "use toys:path/to/checkout" in said.output
+    assert f"toy: fetched to {tmp_path / 'to' / upstream.folder}\n" in said.output
+    assert "1 of 2 could not be had; lines above say why" in said.output
+
+
+def test_a_clone_that_was_not_fetched_says_under_which_name_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
+    with pytest.raises(TargetError, match="run `poolproof engines super-vllm-aff4c10`"):
+        fetched_folder(NANO_CLONES["super-vllm-aff4c10"])
+
+
+@pytest.mark.parametrize("clone", NANO_CLONES.values(), ids=list(NANO_CLONES))
+def test_every_clone_is_pinned_to_one_commit_with_its_block_manager(clone):
+    assert len(clone.commit) == 40
+    assert clone.checkout == "nano-vllm"
+    package = clone.files[0].partition("/")[0]
+    assert {f"{package}/engine/{name}.py" for name in ("sequence", "block_manager")} <= set(
+        clone.files
+    )

@@ -169,6 +169,12 @@ def test_the_three_answers_come_through():
     assert manager.admit(2, [1]) == "later"
 
 
+def test_a_bare_no_is_later():
+    manager = load_target(f"{TOYS}:AnswersBool").make(4, True)
+    assert manager.admit(0, [1] * 16) == "later"
+    assert manager.admit(1, [1] * 12) == 0
+
+
 def test_a_fork_shares_and_its_first_token_copies_the_tail():
     manager = impl()
     manager.admit(0, [1] * 5)

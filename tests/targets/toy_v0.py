@@ -129,6 +129,13 @@ class AnswersStatus(ToySpaceManager):
         return AllocStatus.OK if super().can_append_slot(group) else AllocStatus.LATER
 
 
+class AnswersBool(ToySpaceManager):
+    """Early versions answer yes or no."""
+
+    def can_allocate(self, group: Any) -> Any:
+        return super().can_allocate(group) is AllocStatus.OK
+
+
 class NeverSaysNever(ToySpaceManager):
     """What can never fit is told to wait."""
 
