@@ -292,7 +292,7 @@ class RegainsWhatWasWritten(RegainingManager):
         """Nothing is noted."""
 
 
-class SlidesTooFar(StepEndSlider):
+class SlidesOverWhatIsRead(StepEndSlider):
     """The end of a step gives back a block more than the next token can spare."""
 
     _first_kept = FreesTooEarly._first_kept  # noqa: SLF001 - the same slip
@@ -414,8 +414,8 @@ PLAIN_MANAGER_ROWS: tuple[RowExample, ...] = (
         {"duplicates": "first"},
     ),
     example(
-        "index", "content", "exact", StepEndSlider, SlidesTooFar, ("DATA", "I2", "ATOM", "I4"),
-        WINDOW,
+        "index", "content", "exact", StepEndSlider, SlidesOverWhatIsRead,
+        ("DATA", "I2", "ATOM", "I4"), WINDOW,
     ),
     example("full_hit", "recompute-token", "allowed", _CLEAN, NothingLeftToCompute, ROOM),
     example("full_hit", "allowed", "recompute-token", _CLEAN, CachesPartialTail, FOUND),
