@@ -414,8 +414,8 @@ PLAIN_MANAGER_ROWS: tuple[RowExample, ...] = (
         {"duplicates": "first"},
     ),
     example(
-        "index", "content", "exact", StepEndSlider, SlidesOverWhatIsRead, ("DATA", "I2", "ATOM", "I4"),
-        WINDOW,
+        "index", "content", "exact", StepEndSlider, SlidesOverWhatIsRead,
+        ("DATA", "I2", "ATOM", "I4"), WINDOW,
     ),
     example("full_hit", "recompute-token", "allowed", _CLEAN, NothingLeftToCompute, ROOM),
     example("full_hit", "allowed", "recompute-token", _CLEAN, CachesPartialTail, FOUND),
