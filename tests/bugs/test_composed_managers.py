@@ -165,7 +165,8 @@ def test_each_contradiction_is_a_value_that_the_design_does_not_have():
         own = ManagerProfile.from_mapping(design.rows)
         for row, value in contradictions(design):
             other = ManagerProfile.from_mapping({**design.rows, row: value})
-            assert getattr(other, row) != getattr(own, row), (seed, row)
+            # Under an index by content tables may merge, unless they are declared to append.
+            assert other != own, (seed, row)
 
 
 @pytest.mark.some(6)
