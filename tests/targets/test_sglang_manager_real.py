@@ -160,8 +160,8 @@ def test_an_extend_evicts_although_the_free_pages_suffice(target):
     assert found.violation.severity.value == "lost-hit"
 
 
-def test_layouts_of_other_classes_are_not_run(target):
-    with pytest.raises(TargetError, match="other classes"):
+def test_layouts_of_the_unified_tree_are_not_run(target):
+    with pytest.raises(TargetError, match="certify sglang-unified"):
         target.layout("full+sliding")
     with pytest.raises(TargetError, match="one group"):
         load_target("sglang[groups=sliding:8]")
