@@ -254,11 +254,18 @@ _DECLARED = re.sub(
 
 FUNCTIONS = tuple(re.findall(r"\b(poolproof_\w+)\(", _DECLARED))
 
+_FIND = """
+#include "{header}"
+
+/* Before the interpreter starts: it is to find the packages of the environment that built this.
+ * Deprecated since Python 3.11 for a call that cffi, which starts it, does not make. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+__attribute__((constructor)) static void find_environment(void) {{
+    if (!Py_IsInitialized()) Py_SetProgramName(L"{python}");
+}}
+"""
+
 _START = """
-import site
-for folder in {folders!r}:
-    # Reads the .pth files there, by which an editable install is found.
-    site.addsitedir(folder)
 from _poolproof_c import ffi
 from poolproof.impl.c_interface import CFunctions
 CFunctions(ffi).bind()
@@ -280,17 +287,22 @@ def build(folder: Path) -> Path:
     (folder / HEADER.name).write_text(HEADER.read_text("utf-8"), "utf-8")
     builder = cffi.FFI()
     builder.embedding_api(_DECLARED)
-    builder.set_source(
-        "_poolproof_c", f'#include "{HEADER.name}"', include_dirs=[str(folder.resolve())]
-    )
-    folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    builder.embedding_init_code(_START.format(folders=folders))
+    source = _FIND.format(header=HEADER.name, python=_wide(sys.executable))
+    builder.set_source("_poolproof_c", source, include_dirs=[str(folder.resolve())])
+    builder.embedding_init_code(_START)
     try:
         return Path(builder.compile(tmpdir=str(folder), target="libpoolproof.*"))
     except Exception as error:  # cffi and setuptools raise classes of their own by version
         raise BuildError(
             f"the library was not compiled: {error}; is there a C compiler?"
         ) from error
+
+
+def _wide(text: str) -> str:
+    """What stands between the quotes of a wide string in C."""
+    written = (f"\\{ord(one):03o}" if one.isascii() else f"\\U{ord(one):08x}" for one in text)
+    is_plain = re.compile(r"[A-Za-z0-9/._-]").match
+    return "".join(one if is_plain(one) else code for one, code in zip(text, written, strict=True))
 
 
 def main(arguments: list[str]) -> int:

@@ -209,6 +209,11 @@ def test_what_keeps_a_library_from_being_built_is_one_line(tmp_path, monkeypatch
     assert capsys.readouterr().err.startswith("usage: ")
 
 
+def test_the_path_of_an_environment_is_one_string_of_c():
+    assert c_interface._wide("/opt/v1.0/bin/python3") == "/opt/v1.0/bin/python3"
+    assert c_interface._wide('/a "b"\\/\u00e9') == r"/a\040\042b\042\134/\U000000e9"
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """The example: the pool behind the protocol of programs, all of it in C."""
