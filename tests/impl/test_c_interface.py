@@ -210,7 +210,7 @@ def test_what_keeps_a_library_from_being_built_is_one_line(tmp_path, monkeypatch
 
 
 def test_the_path_of_an_environment_is_one_string_of_c():
-    assert c_interface._wide("/opt/v1.0/bin/python3") == "/opt/v1.0/bin/python3"
+    assert c_interface._wide("/usr/v1.0/bin/python3") == "/usr/v1.0/bin/python3"
     assert c_interface._wide('/a "b"\\/\u00e9') == r"/a\040\042b\042\134/\U000000e9"
 
 
