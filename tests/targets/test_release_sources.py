@@ -6,12 +6,20 @@ import hashlib
 import io
 import json
 import os
+import platform
 import tarfile
+import zipfile
 
 import pytest
 
 from poolproof.contract.target import TargetError
-from poolproof.targets.release_sources import _files, _pip_settings, fetch_release, releases_of
+from poolproof.targets.release_sources import (
+    _files,
+    _pip_settings,
+    _version_of_wheel,
+    fetch_release,
+    releases_of,
+)
 
 FILES = {
     "pkg/core/pool.py": b"one = 1\n",
@@ -46,11 +54,12 @@ def index(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
     monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path / "engines"))
 
-    def publish(content, digest=None, versions=("1.0",)):
+    def publish(content, digest=None, versions=("1.0",), suffix=".tar.gz"):
         digest = digest or hashlib.sha256(content).hexdigest()
-        for version in versions:
-            (folder / f"pkg-{version}.tar.gz").write_bytes(content)
-        links = [f'<a href="pkg-{v}.tar.gz#sha256={digest}">pkg-{v}.tar.gz</a>' for v in versions]
+        names = [f"pkg-{version}{suffix}" for version in versions]
+        for name in names:
+            (folder / name).write_bytes(content)
+        links = [f'<a href="{name}#sha256={digest}">{name}</a>' for name in names]
         text = "".join(links) + '<a href="pkg-1.0-py3-none-any.whl">a wheel</a>'
         (folder / "index.html").write_text(f"<html>{text}</html>", encoding="utf-8")
 
@@ -65,6 +74,59 @@ def test_the_wanted_files_are_kept(index, tmp_path):
     assert kept == {".complete", "LICENSE", "pkg/core/pool.py", "pkg/words.py"}
     assert (place / "pkg/core/pool.py").read_bytes() == b"one = 1\n"
     assert list((tmp_path / "engines").iterdir()) == [place]
+
+
+def wheel_of(files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def test_a_release_without_sources_is_taken_from_a_wheel(index, tmp_path):
+    files = {
+        "pkg/core/pool.py": b"one = 1\n",
+        "pkg/kernels.py": b"three = 3\n",
+        "pkg-1.0.data/platlib/pkg/words.py": b"two = 2\n",
+        "pkg-1.0.dist-info/licenses/LICENSE": b"free\n",
+        "pkg/core/../../outside.py": b"none of ours\n",
+    }
+    index(wheel_of(files), suffix="-py3-none-any.whl")
+    place, is_new = fetch_release("pkg", "1.0", WANTED, wheel=True)
+    assert is_new
+    kept = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+    assert kept == {".complete", "LICENSE", "pkg/core/pool.py", "pkg/words.py"}
+    assert not (tmp_path / "outside.py").exists()
+
+
+def test_where_no_wheel_is_for_this_machine_that_is_said(index):
+    index(wheel_of({}), suffix="-py3-none-nowhere.whl", versions=("2.0",))
+    with pytest.raises(TargetError, match=r"there is no wheel for .* of pkg 2\.0 on"):
+        fetch_release("pkg", "2.0", WANTED, wheel=True)
+
+
+def test_what_is_no_wheel_is_named(index):
+    index(b"not an archive", suffix="-py3-none-any.whl")
+    with pytest.raises(TargetError, match=r"pkg 1\.0 could not be fetched"):
+        fetch_release("pkg", "1.0", WANTED, wheel=True)
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "version"),
+    [
+        ("linux", "pkg-1.0-cp312-cp312-manylinux_2_34_{machine}.whl", "1.0"),
+        ("linux", "pkg-1.0-cp310-abi3-macosx_13_0_{machine}.whl", None),
+        ("darwin", "pkg-1.0-cp310-abi3-macosx_13_0_{machine}.whl", "1.0"),
+        ("linux", "pkg-1.0-cp312-cp312-manylinux_2_34_other.whl", None),
+        ("linux", "pkg-1.0-py3-none-any.whl", "1.0"),
+        ("linux", "other-1.0-py3-none-any.whl", None),
+        ("linux", "pkg-1.0.tar.gz", None),
+    ],
+)
+def test_a_wheel_is_for_a_machine_and_for_any_python(monkeypatch, system, name, version):
+    monkeypatch.setattr("sys.platform", system)
+    assert _version_of_wheel("pkg", name.format(machine=platform.machine())) == version
 
 
 def test_what_is_there_is_not_fetched_again_unless_more_is_wanted(index):
