@@ -311,23 +311,25 @@ class _Run:
         return case, outcome, frames
 
     def _smallest(self, case: Any, example: int) -> KernelFinding:
-        first, _ = run_case(self._target, self._check, case)
+        check = self._check
+        first, _ = run_case(self._target, check, case)
+        most = check.severity_of(first).rank
 
         def fails(smaller: Any) -> bool:
             self._announce(smaller)
-            outcome, _ = run_case(self._target, self._check, smaller)
-            # As bad as before: a smaller case of something else is another finding.
-            return outcome.wrong is not None and outcome.severity == first.severity
+            outcome, _ = run_case(self._target, check, smaller)
+            # At least as bad: a slot far behind the cache raises where a nearer one is overwritten.
+            return outcome.wrong is not None and check.severity_of(outcome).rank <= most
 
         smallest = shrink(case, self._target.declaration, fails, self._kind)
-        outcome, frames = run_case(self._target, self._check, smallest)
+        outcome, frames = run_case(self._target, check, smallest)
         if outcome.wrong is None:
             smallest = case
             outcome = Outcome(1, "wrong once and right the next time: the target is not repeatable")
             frames = []
         return KernelFinding(
-            check=self._check.name,
-            severity=self._check.severity_of(outcome),
+            check=check.name,
+            severity=check.severity_of(outcome),
             sentence=outcome.wrong or "",
             case=smallest.to_json(),
             words=smallest.words(),
