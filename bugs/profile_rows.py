@@ -9,7 +9,7 @@ the design it is for. Designs of public engines, told where the oddity is.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.content import Key
 
-__all__ = ["MANAGER_ROWS", "POOL_ROWS", "RowExample"]
+__all__ = ["MANAGER_ROWS", "POOL_ROWS", "STRICTEST", "RowExample", "stated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,32 @@ class RowExample:
     def name(self) -> str:
         """The row and its value as they stand on a command line."""
         return f"{self.row}={self.value}"
+
+
+STRICTEST = object()
+"""In place of another value, for `stated`: nobody promises more."""
+
+
+def stated(  # noqa: PLR0917 - the columns of a table
+    row: str,
+    value: str | int | None,
+    other: Any,
+    right: type,
+    wrong: type,
+    invariants: tuple[str, ...],
+    *,
+    rows: Mapping[str, Any],
+    weak_hashes: int = 0,
+) -> RowExample:
+    """Both classes under `rows` and the value; `other` is the value that contradicts it, if any."""
+    profile = {**rows, row: value}
+    without = {} if other is STRICTEST else {row: other}
+    right, wrong = (_with_profile(cls, profile) for cls in (right, wrong))
+    return RowExample(row, value, right, without, wrong, invariants, weak_hashes)
+
+
+def _with_profile(cls: type, rows: Mapping[str, Any]) -> type:
+    return type(cls.__name__, (cls,), {"profile": dict(rows), "__doc__": cls.__doc__})
 
 
 class PrependingPool:

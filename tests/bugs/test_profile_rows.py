@@ -2,7 +2,12 @@
 
 import pytest
 
-from poolproof.bugs.plain_rows import NAMED, PLAIN_MANAGER_ROWS, STRICTEST
+from poolproof.bugs.plain_manager_rows import (
+    NAMED_OF_MANAGERS,
+    PLAIN_MANAGER_ROWS,
+    STRICTEST_OF_MANAGERS,
+)
+from poolproof.bugs.plain_pool_rows import NAMED_OF_POOLS, PLAIN_POOL_ROWS, STRICTEST_OF_POOLS
 from poolproof.bugs.profile_rows import MANAGER_ROWS, POOL_ROWS
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
@@ -15,18 +20,21 @@ from poolproof.harness.random_driver import PoolCampaign
 
 NUM_SEEDS, NUM_RUNS = 3, 30
 BLOCK_SIZE = 4
+OF_POOLS = [*POOL_ROWS, *PLAIN_POOL_ROWS]
 OF_MANAGERS = [*MANAGER_ROWS, *PLAIN_MANAGER_ROWS]
-ROWS = [*POOL_ROWS, *OF_MANAGERS]
+ROWS = [*OF_POOLS, *OF_MANAGERS]
+OTHER_NUMBERS = {"hash_bytes": (4, 32)}
+"""For rows that have numbers beside their words."""
 CONTRADICTED = [example for example in ROWS if example.without]
 
 
 def name_of(example):
-    level = "pool" if example in POOL_ROWS else "manager"
+    level = "pool" if example in OF_POOLS else "manager"
     return f"{level}-{example.name}-{example.right.__name__}"
 
 
 def campaign_of(example, cls, rows, seed):
-    if example in POOL_ROWS:
+    if example in OF_POOLS:
         profile = Profile.from_mapping(rows)
         return PoolCampaign(
             cls.__name__, lambda n, on: cls(n, enable_caching=on), profile, seed=seed
@@ -48,7 +56,7 @@ def driven(example, cls, rows, seed=0):
 
 
 def required_of(example):
-    if example in POOL_ROWS:
+    if example in OF_POOLS:
         can = capabilities_of(example.right(8))
         return required_facts(Profile.from_mapping(example.right.profile), can)
     can = manager_capabilities_of(example.right(8, BLOCK_SIZE))
@@ -82,22 +90,35 @@ def test_the_specimen_is_refused_under_the_value(example):
     assert found[0].invariant in example.invariants, found[0]
 
 
-def test_every_value_of_every_row_of_managers_has_an_example_or_is_named_with_its_reason():
-    shown = {example.name for example in OF_MANAGERS}
+@pytest.mark.parametrize(
+    ("profile", "examples", "named"),
+    [(Profile, OF_POOLS, NAMED_OF_POOLS), (ManagerProfile, OF_MANAGERS, NAMED_OF_MANAGERS)],
+    ids=["pools", "managers"],
+)
+def test_every_value_of_every_row_has_an_example_or_is_named_with_its_reason(
+    profile, examples, named
+):
+    shown = {example.name for example in examples}
     missing = set()
-    for row in set(ManagerProfile.rows()) - set(NAMED):
-        values = ManagerProfile.choices().get(row, ())
-        missing |= {f"{row}={value}" for value in values} - shown - set(NAMED)
-        if not values and not any(example.row == row for example in OF_MANAGERS):
+    for row in set(profile.rows()) - set(named):
+        values = profile.choices().get(row, ())
+        missing |= {f"{row}={value}" for value in values} - shown - set(named)
+        if not values and not any(example.row == row for example in examples):
             missing.add(row)
     assert not missing
-    assert not shown & set(NAMED)
+    assert not shown & set(named)
+    assert all(named.values())
 
 
-def test_only_the_value_that_promises_most_is_not_contradicted():
-    alone = {example.name for example in ROWS if not example.without}
-    assert alone == set(STRICTEST)
-    assert all(reason for reason in {**STRICTEST, **NAMED}.values())
+@pytest.mark.parametrize(
+    ("examples", "strictest"),
+    [(OF_POOLS, STRICTEST_OF_POOLS), (OF_MANAGERS, STRICTEST_OF_MANAGERS)],
+    ids=["pools", "managers"],
+)
+def test_only_the_value_that_promises_most_is_not_contradicted(examples, strictest):
+    alone = {example.name for example in examples if not example.without}
+    assert alone == set(strictest)
+    assert all(strictest.values())
 
 
 @pytest.mark.some(1)
@@ -105,6 +126,8 @@ def test_only_the_value_that_promises_most_is_not_contradicted():
     "example", [example for example in ROWS if not example.without], ids=name_of
 )
 def test_what_promises_most_holds_under_every_other_value_of_its_row(example):
-    for value in set(ManagerProfile.choices()[example.row]) - {example.value}:
+    profile = Profile if example in OF_POOLS else ManagerProfile
+    others = (*profile.choices()[example.row], *OTHER_NUMBERS.get(example.row, ()))
+    for value in set(others) - {example.value}:
         found, _ = driven(example, example.right, {**example.right.profile, example.row: value})
         assert not found, (value, found)

@@ -1,14 +1,15 @@
 """For every other value of a row of managers: a correct oddity, and what is refused under it.
 
 `profile_rows.py` has the rows of single engines, with a story each. Here are those that the clean
-managers follow by themselves, and the few that take a method more. `NAMED` are values that have no
-example, each with its reason; `STRICTEST` those whose oddity nobody can accuse under another value,
-since the others promise less.
+managers follow by themselves, and the few that take a method more. `NAMED_OF_MANAGERS` are values
+that have no example, each with its reason; `STRICTEST_OF_MANAGERS` those whose oddity nobody can
+accuse under another value, since the others promise less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import lcm
 from typing import Any
 
@@ -61,9 +62,9 @@ from poolproof.bugs.manager_window_bugs import (
     FreesTooEarly,
     HybridFreesTooEarly,
 )
-from poolproof.bugs.profile_rows import RowExample
+from poolproof.bugs.profile_rows import STRICTEST, RowExample, stated
 
-__all__ = ["NAMED", "PLAIN_MANAGER_ROWS", "STRICTEST"]
+__all__ = ["NAMED_OF_MANAGERS", "PLAIN_MANAGER_ROWS", "STRICTEST_OF_MANAGERS"]
 
 
 class SetsABlockAside(CleanManager):
@@ -347,32 +348,7 @@ ORDER = ("ORD",)
 ROOM = ("ADM",)
 
 
-def stating(cls: type, rows: Mapping[str, Any]) -> type:
-    """The class with a profile of its own."""
-    return type(cls.__name__, (cls,), {"profile": dict(rows), "__doc__": cls.__doc__})
-
-
-def example(  # noqa: PLR0917 - the columns of the table
-    row: str,
-    value: str | int | None,
-    other: Any,
-    right: type,
-    wrong: type,
-    invariants: tuple[str, ...],
-    rows: Mapping[str, Any] = EXACT,
-    *,
-    weak_hashes: int = 0,
-) -> RowExample:
-    """Both classes under `rows` and the value; `other` is the value that contradicts it, if any."""
-    stated = {**rows, row: value}
-    without = {} if other is STRICT else {row: other}
-    return RowExample(
-        row, value, stating(right, stated), without, stating(wrong, stated), invariants, weak_hashes
-    )
-
-
-STRICT = object()
-"""In place of another value: the value is one of `STRICTEST`."""
+example = partial(stated, rows=EXACT)
 
 _CLEAN = CleanManager
 
@@ -389,44 +365,47 @@ PLAIN_MANAGER_ROWS: tuple[RowExample, ...] = (
     example("duplicates", "last", "kept", _CLEAN, HitsTheOldCopy, FOUND),
     example("retention", "exact", "while-held", _CLEAN, ForgetsNowAndThen, FOUND),
     example("retention", "may-drop", "exact", ForgetsNowAndThen, NoAdapterInKey, FOUND),
-    example("same_step_hit", "forbidden", STRICT, _CLEAN, PublishesTooEarly, FOUND),
+    example("same_step_hit", "forbidden", STRICTEST, _CLEAN, PublishesTooEarly, FOUND),
     example(
         "same_step_hit", "allowed", "forbidden", _CLEAN, PublishesThePrompt, FOUND,
-        {**EXACT, "publishes": "scheduled"},
+        rows={**EXACT, "publishes": "scheduled"},
     ),
     example("publishes", "computed", "finish", _CLEAN, PublishesTooEarly, FOUND),
     example(
-        "publishes", "scheduled", "computed", _CLEAN, PublishesThePrompt, FOUND, {**EXACT, **EARLY}
+        "publishes", "scheduled", "computed", _CLEAN, PublishesThePrompt, FOUND,
+        rows={**EXACT, **EARLY},
     ),
     example("publishes", "prompts", "computed", _CLEAN, PublishesTooEarly, FOUND),
     example("publishes", "never", "computed", _CLEAN, CachesNevertheless, FOUND),
-    example("hits", "exact", STRICT, _CLEAN, PromptsOnly, FOUND, {"index": "exact"}),
-    example("hits", "sound", "exact", UsesHalfOfAHit, NoAdapterInKey, FOUND, {"index": "exact"}),
-    example("hits", "sound", "exact", LatePublisher, PublishesTheUncomputedLate, FOUND, {}),
-    example("index", "exact", STRICT, _CLEAN, CachesPartialTail, FOUND, {"hits": "exact"}),
+    example("hits", "exact", STRICTEST, _CLEAN, PromptsOnly, FOUND, rows={"index": "exact"}),
     example(
-        "index", "content", "exact", RewritingManager, WritesWhatOthersHold, (*FOUND, "I2"), {}
+        "hits", "sound", "exact", UsesHalfOfAHit, NoAdapterInKey, FOUND, rows={"index": "exact"},
     ),
-    example("index", "content", "exact", RegainingManager, RegainsWhatWasWritten, FOUND, {}),
-    example("index", "content", "exact", EarlyShower, ShowsBlocksOfNobody, FOUND, {}),
+    example("hits", "sound", "exact", LatePublisher, PublishesTheUncomputedLate, FOUND, rows={}),
+    example("index", "exact", STRICTEST, _CLEAN, CachesPartialTail, FOUND, rows={"hits": "exact"}),
+    example(
+        "index", "content", "exact", RewritingManager, WritesWhatOthersHold, (*FOUND, "I2"), rows={}
+    ),
+    example("index", "content", "exact", RegainingManager, RegainsWhatWasWritten, FOUND, rows={}),
+    example("index", "content", "exact", EarlyShower, ShowsBlocksOfNobody, FOUND, rows={}),
     example(
         "index", "content", "exact", QuietMerger, MergesSameTokens, (*FOUND, *COUNTS),
-        {"duplicates": "first"},
+        rows={"duplicates": "first"},
     ),
     example(
         "index", "content", "exact", StepEndSlider, SlidesOverWhatIsRead,
-        ("DATA", "I2", "ATOM", "I4"), WINDOW,
+        ("DATA", "I2", "ATOM", "I4"), rows=WINDOW,
     ),
     example("full_hit", "recompute-token", "allowed", _CLEAN, NothingLeftToCompute, ROOM),
     example("full_hit", "allowed", "recompute-token", _CLEAN, CachesPartialTail, FOUND),
     example("reserves", "scheduled", "sequence", _CLEAN, GrowsByTheWhole, ("ADM", "CRASH")),
     example("reserves", "sequence", "scheduled", _CLEAN, GrowsByTheWhole, ("ADM", "CRASH")),
-    example("admission", "exact", STRICT, _CLEAN, GrowthKeepsABlock, ROOM),
+    example("admission", "exact", STRICTEST, _CLEAN, GrowthKeepsABlock, ROOM),
     example("admission", "exact-at-admission", "exact", GrowsWithCaution, AdmitsWithCaution, ROOM),
     example(
         "admission", "sound", "exact-at-admission", AdmitsWithCaution, ExhaustionRaises, ("CRASH",)
     ),
-    example("never", "told", STRICT, _CLEAN, NeverInsteadOfLater, ROOM),
+    example("never", "told", STRICTEST, _CLEAN, NeverInsteadOfLater, ROOM),
     example("never", "untold", "told", _CLEAN, TurnsAway, ROOM),
     example("release_order", "tail-first", "head-first", _CLEAN, HeadGoesFirst, ORDER),
     example("release_order", "head-first", "tail-first", _CLEAN, HeadGoesFirst, ORDER),
@@ -434,60 +413,63 @@ PLAIN_MANAGER_ROWS: tuple[RowExample, ...] = (
     example("uncached_order", "same", "head-first", _CLEAN, ReversedUncached, ORDER),
     example(
         "uncached_order", "tail-first", "same", _CLEAN, ReversedUncached, ORDER,
-        {**EXACT, "release_order": "head-first"},
+        rows={**EXACT, "release_order": "head-first"},
     ),
     example(
         "uncached_order", "unspecified", "same", GivesBackByIdUncached, FinishKeepsBlocks, COUNTS
     ),
     example(
         "group_order", "first-to-last", "last-to-first", CleanHybridManager,
-        LastGroupFirstAtTheEnd, ORDER, TWO_GROUPS,
+        LastGroupFirstAtTheEnd, ORDER, rows=TWO_GROUPS,
     ),
     example(
         "group_order", "unspecified", "first-to-last", LastGroupFirstForOdd, HybridFreesTooEarly,
-        ("DATA", "I2", "ATOM"), TWO_GROUPS,
+        ("DATA", "I2", "ATOM"), rows=TWO_GROUPS,
     ),
     example("frees", "at-once", "after-step", _CLEAN, ParentEndsFirst, COUNTS),
     example("frees", "after-step", "at-once", _CLEAN, DeferredFreeOfAView, COUNTS),
-    example("finish_again", "ignored", STRICT, _CLEAN, UnknownEndRaises, ("CRASH",)),
+    example("finish_again", "ignored", STRICTEST, _CLEAN, UnknownEndRaises, ("CRASH",)),
     example("finish_again", "undefined", "ignored", UnknownEndRaises, FinishKeepsBlocks, COUNTS),
     example(
         "window_blocks", "freed", "reused", CleanWindowManager, FreesTooEarly,
-        ("DATA", "I2", "ATOM"), WINDOW,
+        ("DATA", "I2", "ATOM"), rows=WINDOW,
     ),
     example(
-        "window_blocks", "reused", "freed", CleanRingManager, ForkCountsEntries, COUNTS, RING
+        "window_blocks", "reused", "freed", CleanRingManager, ForkCountsEntries, COUNTS, rows=RING
     ),
-    example("tables", "append-only", STRICT, _CLEAN, MergingManager, ("I2", "ADM")),
+    example("tables", "append-only", STRICTEST, _CLEAN, MergingManager, ("I2", "ADM")),
     example(
         "tables", "merged", "append-only", MergingManager, MergesWithoutReference,
-        (*COUNTS, "DATA"), {**EXACT, "duplicates": "first"},
+        (*COUNTS, "DATA"), rows={**EXACT, "duplicates": "first"},
     ),
     example("held_blocks", "shared", "exclusive", _CLEAN, NobodyShares, FOUND),
     example(
-        "keyed", "full", "reachable", CleanHybridManager, ReachableManager, FOUND, MIXED_SIZES
+        "keyed", "full", "reachable", CleanHybridManager, ReachableManager, FOUND, rows=MIXED_SIZES
     ),
     example(
-        "keyed", "reachable", "full", ReachableManager, CleanHybridManager, FOUND, MIXED_SIZES
+        "keyed", "reachable", "full", ReachableManager, CleanHybridManager, FOUND, rows=MIXED_SIZES
     ),
-    example("collisions", "checked", STRICT, ContentCheckedManager, _CLEAN, FOUND, weak_hashes=4),
+    example(
+        "collisions", "checked", STRICTEST, ContentCheckedManager, _CLEAN, FOUND, weak_hashes=4,
+    ),
     example("collisions", "trusted", "checked", _CLEAN, ShortKeys, FOUND, weak_hashes=4),
-    example("sampled", "with-append", STRICT, _CLEAN, CachesDrafts, FOUND),
+    example("sampled", "with-append", STRICTEST, _CLEAN, CachesDrafts, FOUND),
     example("watermark_blocks", 2, 0, _CLEAN, WatermarkNotKept, ROOM),
     example("lookahead_tokens", 3, 0, _CLEAN, LookaheadNotReserved, ROOM),
     example("proof_blocks", 1, 0, ProvesItsHits, ProvesOneTooMany, FOUND),
     example("host_blocks", 6, 2, CleanSwappingManager, SwapsInToOldPlaces, (*FOUND, *COUNTS)),
     example(
-        "max_tokens", 18, 0, _CLEAN, ReachesBeyondItsRow, ROOM, {**EXACT, "lookahead_tokens": 3}
+        "max_tokens", 18, 0, _CLEAN, ReachesBeyondItsRow, ROOM,
+        rows={**EXACT, "lookahead_tokens": 3},
     ),
     example("max_sequences", 2, 0, CountsItsRows, RowsOfThePreempted, ROOM),
     example(
         "groups", "sliding:8", "full", CleanWindowManager, FreesTooEarly, ("DATA", "I2", "ATOM"),
-        {"null_block": 0},
+        rows={"null_block": 0},
     ),
 )  # fmt: skip
 
-STRICTEST: Mapping[str, str] = {
+STRICTEST_OF_MANAGERS: Mapping[str, str] = {
     "same_step_hit=forbidden": "`allowed` lets others read what a step computes, and asks none to",
     "hits=exact": "`sound` lets pass what finds less",
     "index=exact": "`content` lets pass what is found at other moments",
@@ -507,7 +489,7 @@ _OF_LAYOUTS = (
     "under it, and tests/reference/test_recurrent_states.py has what breaks it"
 )
 
-NAMED: Mapping[str, str] = {
+NAMED_OF_MANAGERS: Mapping[str, str] = {
     "recache": _OF_POOLS,
     "null_in_lists": _OF_POOLS,
     "repeats_in_free": _OF_POOLS,
