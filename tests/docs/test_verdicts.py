@@ -40,6 +40,9 @@ def test_systems_have_names_of_their_own_and_every_key_is_known():
         for finding in system.get("finding", ()):
             keys = {"name", "invariants", "contains", "threads", "explanation"}
             assert set(finding) == keys, system["id"]
+            # An empty part would explain whatever breaks the same invariant.
+            parts = finding["contains"]
+            assert all([parts] if isinstance(parts, str) else parts), system["id"]
 
 
 def test_what_is_recorded_is_in_the_table_and_explained():
