@@ -11,6 +11,7 @@ none of these constants.
 import gc
 import importlib
 import signal
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,12 +30,26 @@ def pytest_configure() -> None:
     providers._get_local_constants = lambda: none  # noqa: SLF001 - the same
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--share K/M`: the K-th of M shares of the cases that wait for CI, to run them in turn."""
+    parser.addoption("--share", metavar="K/M", type=_share, default=(0, 1))
+
+
+def _share(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and int(of)):
+        raise ValueError(text)
+    return int(number) % int(of), int(of)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`some(n)`: of the cases of this test n run by default, evenly spread; the rest is deep.
 
     `some(0)` is for a test whose behaviour a shorter one shows as well: all of it is deep.
     """
+    share, of = config.getoption("share")
+    left_out: set[pytest.Item] = set()
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("some"):
@@ -42,9 +57,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for of_one in cases.values():
         (number,) = next(of_one[0].iter_markers("some")).args
         kept = {len(of_one) * place // number for place in range(number)}
-        for place, item in enumerate(of_one):
-            if place not in kept:
-                item.add_marker(pytest.mark.deep)
+        waiting = [item for place, item in enumerate(of_one) if place not in kept]
+        # Tests with few cases must not all begin in the same share.
+        first = zlib.crc32(of_one[0].nodeid.encode()) if of > 1 else 0
+        for place, item in enumerate(waiting):
+            item.add_marker(pytest.mark.deep)
+            if (first + place) % of != share:
+                left_out.add(item)
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:
