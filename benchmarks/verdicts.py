@@ -148,8 +148,6 @@ def finding_row(
     kept = ("invariant", "severity", "sentence", "num_commands", "fingerprint")
     return {
         "name": entry["name"],
-        "threads": entry["threads"],
-        "explanation": entry["explanation"],
         "trace": os.path.relpath(path, ROOT),
         **{name: finding[name] for name in kept},
     }

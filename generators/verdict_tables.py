@@ -1,10 +1,12 @@
 """The page of verdicts: a row for each system, and each finding with its trace and explanation.
 
-Read from what benchmarks/verdicts.py recorded; nothing is certified here.
+What was found is read from what benchmarks/verdicts.py recorded, and what is said of it from
+benchmarks/verdict_systems.toml; nothing is certified here.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +17,11 @@ from figures import FigureError, read
 from poolproof.contract.trace import TraceError, read_trace
 from poolproof.contract.violation import Severity
 from poolproof.report.wording import severity_words
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 __all__ = ["explained_findings", "verdicts"]
 
@@ -53,8 +60,8 @@ def verdicts() -> str:
 
 def explained_findings() -> str:
     """A section for each system: what it was held to, and its findings in full."""
-    sections, title_of = [], _titles()
-    for row in _systems().values():
+    sections, title_of, entry_of = [], _titles(), _entries()
+    for system_id, row in _systems().items():
         lines = [f"### {row['system']}", "", row["remark"], ""]
         if row["verdict"] == _NOT_DRIVEN:
             sections.append("\n".join([*lines, f"Not driven, because {row['why']}."]))
@@ -64,7 +71,13 @@ def explained_findings() -> str:
         for sentence in row["unexplained"]:
             lines += ["", f"Not explained yet: {sentence}"]
         for finding in row["findings"]:
-            lines += ["", *_finding(title_of(row, finding), finding)]
+            entry = entry_of.get((system_id, finding["name"]))
+            if entry is None:
+                raise FigureError(
+                    f"{system_id}: nothing is said of {finding['name']!r}; run "
+                    f"benchmarks/verdicts.py {system_id} --record again"
+                )
+            lines += ["", *_finding(title_of(row, finding), finding, entry)]
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
@@ -80,13 +93,16 @@ def _what_was_run(row: Mapping[str, Any]) -> str:
     )
 
 
-def _finding(title: str, finding: Mapping[str, Any]) -> list[str]:
-    """One finding: sentence, trace, explanation, threads."""
+def _finding(title: str, finding: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+    """One finding: sentence, trace, explanation, threads, folders with scripts."""
     try:
         trace = read_trace(ROOT / finding["trace"])
     except TraceError as error:
         raise FigureError(f"{error}; run benchmarks/verdicts.py --record again") from error
-    threads = ", ".join(finding["threads"]) or "none known"
+    threads = ", ".join(entry["threads"]) or "none known"
+    scripts = ", ".join(
+        f"[{name}](findings/upstream/{name}/README.md)" for name in entry["upstream"]
+    )
     commands = [f"{number}. {command}" for number, command in enumerate(trace.commands, start=1)]
     name = Path(finding["trace"]).name
     severity = severity_words(Severity(finding["severity"]))
@@ -99,9 +115,9 @@ def _finding(title: str, finding: Mapping[str, Any]) -> list[str]:
         *commands,
         "```",
         "",
-        finding["explanation"],
+        entry["explanation"],
         "",
-        f"Upstream: {threads}. Trace: [{name}](findings/{name}).",
+        f"Upstream: {threads}. Trace: [{name}](findings/{name}). Without Poolproof: {scripts}.",
     ]
 
 
@@ -115,6 +131,16 @@ def _titles() -> Callable[[Mapping[str, Any], Mapping[str, Any]], str]:
         return name if named[name] == 1 else f"{name}: {row['system'].replace('`', '')}"
 
     return title_of
+
+
+def _entries() -> dict[tuple[str, str], Mapping[str, Any]]:
+    """What is said of each finding, by the system's id and the finding's name."""
+    told = tomllib.loads((ROOT / "benchmarks" / "verdict_systems.toml").read_text("utf-8"))
+    return {
+        (system["id"], entry["name"]): entry
+        for system in told["system"]
+        for entry in system.get("finding", ())
+    }
 
 
 def _anchor(title: str) -> str:
