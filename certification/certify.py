@@ -252,14 +252,17 @@ class _Certification:
         ]
 
     def _slow(self) -> list[str]:
-        """A note, if calls at the sizes of servers took longer than the time limit and ended."""
-        calls = self._executor.slow
-        if not calls:
-            return []
+        """Notes, if calls took longer than the time limit where they may, and ended."""
+        where = {
+            "slow at the sizes of servers": self._executor.slow,
+            "slow to begin": self._executor.slow_to_begin,
+        }
         limit = f"{PATIENCE:g} times the limit"
         return [
-            f"slow at the sizes of servers, and not wrong: {calls[0]}, and ended within {limit}"
+            f"{what}, and not wrong: {calls[0]}, and ended within {limit}"
             + (f"; so did {len(calls) - 1} more" if len(calls) > 1 else "")
+            for what, calls in where.items()
+            if calls
         ]
 
     def _certificate(self, about: Description, driving: Driving) -> Certificate:

@@ -10,6 +10,10 @@ that goes through its blocks for each block takes 8 s to admit 34,000 tokens. Wh
 size is run again with `PATIENCE` time limits for each call. If it ends, and its longest call takes
 `SLOW_SHARE` of the limit or more, the target is slow there and not wrong. If every call was
 shorter, something stood still.
+
+So does a target that does something once in a process, before its first command: it compiles, or
+imports a framework from a cold disk, or has another process look at its files. Here it is slow to
+begin, and every later instance of that worker is not.
 """
 
 from __future__ import annotations
@@ -25,10 +29,13 @@ from poolproof.harness.lost_run import Again
 __all__ = ["PATIENCE", "SLOW_SHARE", "SecondLook"]
 
 PATIENCE = 6.0
-"""How many time limits a call may take in the second run, at the sizes of servers."""
+"""How many time limits a call may take in the second run, at the sizes of servers or as the first."""
 
 SLOW_SHARE = 0.25
 """A call that takes so much of the limit in one run is believed to take all of it in another."""
+
+_BEFORE_COMMANDS = 1
+"""Runs are marked, which bumps the beacon, before a target is made; then each command bumps it."""
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -39,13 +46,15 @@ class SecondLook(Generic[C]):
     """An `Executor` over another one that runs a hung job twice.
 
     `stood_still` has a sentence for each job that hung and ended when it was run again, `slow` one
-    for each that needs much time at the sizes of servers.
+    for each that needs much time at the sizes of servers, `slow_to_begin` one for each that does
+    before its first command.
     """
 
     def __init__(self, executor: Executor[C]) -> None:
         self._executor = executor
         self.stood_still: list[str] = []
         self.slow: list[str] = []
+        self.slow_to_begin: list[str] = []
 
     def map(
         self, job: Job[C, A, R], arguments: Iterable[A], *, patience: float = 1.0
@@ -59,13 +68,18 @@ class SecondLook(Generic[C]):
                 yield outcome
                 continue
             is_large = isinstance(argument, Chunk) and argument.kind.production is not None
+            is_patient = is_large or outcome.progress <= _BEFORE_COMMANDS
             (again,) = self._executor.map(
-                job, [argument], patience=patience * (PATIENCE if is_large else 1.0)
+                job, [argument], patience=patience * (PATIENCE if is_patient else 1.0)
             )
             if not isinstance(again, Hung):
                 longest_s = again.longest_still_s if isinstance(again, Finished) else 0.0
-                is_slow = is_large and longest_s >= SLOW_SHARE * outcome.seconds
-                (self.slow if is_slow else self.stood_still).append(outcome.sentence("a command"))
+                if not is_patient or longest_s < SLOW_SHARE * outcome.seconds:
+                    self.stood_still.append(outcome.sentence("a command"))
+                elif is_large:
+                    self.slow.append(outcome.sentence("a command"))
+                else:
+                    self.slow_to_begin.append(outcome.sentence("a constructor"))
             yield again
 
     def serve(

@@ -15,8 +15,8 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property, partial
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,29 @@ def _environment_kept() -> Iterator[None]:
         os.environ.update(before)
 
 
+def _engine_config(model: str, **arguments: Any) -> Any:
+    """VLLM's own configuration for a model of this description."""
+    engine_arguments = part_of(engine_module("vllm.engine.arg_utils"), "EngineArgs")
+    with _environment_kept(), tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(model, encoding="utf-8")
+        return engine_arguments(
+            model=folder, max_model_len=LONGEST_REQUEST, **arguments
+        ).create_engine_config()
+
+
+@cache
+def _look_into(model: str) -> None:
+    """Have vLLM look into the class of a model, while no instance waits for it.
+
+    It does so in a process of its own, for ten seconds and more on a slow machine, and keeps the
+    answer in memory and in a file. A worker that is ended because a constructor takes too long
+    leaves neither, and so every instance would be refused where no vLLM has run before.
+    """
+    # What is wrong with a configuration is said where an instance is made.
+    with suppress(Exception):
+        _engine_config(model, skip_tokenizer_init=True, enforce_eager=True)
+
+
 class SchedulerParts:
     """What a set-up needs of vLLM: its scheduler class, configuration, requests and outputs.
 
@@ -131,6 +154,7 @@ class SchedulerParts:
         self._structured = part_of(sampling, "StructuredOutputsParams")
         self._limits: dict[tuple[int, bool, Tags], Any] = {}
         self._adapters: dict[tuple[str, str], Any] = {}
+        _look_into(json.dumps(self.model()))
 
     @cached_property
     def pauses(self) -> Any:
@@ -286,16 +310,11 @@ class SchedulerParts:
 
     @cached_property
     def _config(self) -> Any:
-        arguments = part_of(engine_module("vllm.engine.arg_utils"), "EngineArgs")
-        with _environment_kept(), tempfile.TemporaryDirectory() as folder:
-            description = Path(folder) / "config.json"
-            description.write_text(json.dumps(self.model()), encoding="utf-8")
-            config = arguments(
-                model=folder,
-                max_model_len=LONGEST_REQUEST,
-                kv_transfer_config=self._transfer_config(),
-                **self.setup.engine_arguments(),
-            ).create_engine_config()
+        config = _engine_config(
+            json.dumps(self.model()),
+            kv_transfer_config=self._transfer_config(),
+            **self.setup.engine_arguments(),
+        )
         config.scheduler_config.async_scheduling = self.setup.is_async
         return config
 

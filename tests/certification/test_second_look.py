@@ -58,6 +58,12 @@ def takes_three_limits(context, argument, beacon):
     return "ended"
 
 
+def takes_three_limits_after_a_command(context, argument, beacon):
+    beacon.mark(0)
+    beacon.bump()
+    return takes_three_limits(context, argument, beacon)
+
+
 def takes_half_a_limit_the_second_time(context, argument, beacon):
     time.sleep(LIMITS.call_timeout_s * (60 if is_first() else 0.5))
     return "ended"
@@ -133,10 +139,20 @@ def test_what_is_short_the_second_time_stood_still_at_any_size(tmp_path, monkeyp
 
 
 @needs_fork
-def test_what_is_slow_at_a_small_size_hangs():
+def test_what_is_slow_before_its_first_command_is_given_time():
     with Isolation(dict, LIMITS) as isolation:
         look = SecondLook(isolation)
         (outcome,) = look.map(takes_three_limits, [SMALL])
+    assert outcome == Finished("ended")
+    assert look.slow_to_begin == ["a constructor did not return within 1 s"]
+    assert (look.slow, look.stood_still) == ([], [])
+
+
+@needs_fork
+def test_what_is_slow_at_a_small_size_hangs():
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        (outcome,) = look.map(takes_three_limits_after_a_command, [SMALL])
     assert isinstance(outcome, Hung)
     assert (look.slow, look.stood_still) == ([], [])
 
@@ -169,3 +185,31 @@ def test_a_target_that_stood_still_once_is_neither_refused_nor_passed(folder, mo
         "a command did not return within 1 s, and the same run ended when it was repeated. "
     )
     assert [why for why in reasons_inconclusive(certificate) if "stood still" in why]
+
+
+LOADS_ONCE = """
+import time
+from poolproof.impl.block_pool import BlockPool
+
+class Pool(BlockPool):
+    loaded = []
+
+    def __init__(self, num_blocks, **options):
+        if not self.loaded:
+            time.sleep(1.5)
+            self.loaded.append(True)
+        super().__init__(num_blocks, **options)
+"""
+
+
+@needs_fork
+def test_a_target_that_loads_something_once_in_a_process_holds(folder, monkeypatch):
+    small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=500)
+    monkeypatch.setitem(BUDGETS, Depth.QUICK, small)
+    monkeypatch.setitem(settings.EXAMPLES, Depth.QUICK, 8)
+    monkeypatch.setattr("poolproof.certification.driving.RUNS_PER_CHUNK", 40)
+    (folder / "pool.py").write_text(LOADS_ONCE)
+    options = CertifyOptions(depth=Depth.QUICK, limits=LIMITS)
+    certificate = certify(lambda: load_target("./pool.py:Pool"), options, SilentProgress())
+    assert judge(certificate, Rules()).verdict is Verdict.HOLDS
+    assert [note for note in certificate.notes if note.startswith("slow to begin, and not wrong")]

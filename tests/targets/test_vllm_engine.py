@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -273,3 +276,11 @@ def test_masks_are_made_in_every_set_up_with_grammars(layouts, name):
         (part, *_) = engine.plan().parts or (None,)
         engine.answer({} if part is None else {1: [1]}, {1: [1, 1]})
     assert ["1"] in made
+
+
+def test_loading_has_vllm_look_into_the_model_so_that_no_constructor_waits(tmp_path):
+    # Where no vLLM has run, a process of its own does so, for ten seconds and more on a slow machine.
+    look = "from poolproof.targets.load import load_target; load_target('vllm-engine')"
+    environment = {**os.environ, "VLLM_CACHE_ROOT": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", look], env=environment, check=True, capture_output=True)
+    assert list(tmp_path.glob("modelinfos/*Llama*"))
