@@ -29,7 +29,7 @@ from poolproof.harness.lost_run import Again
 __all__ = ["PATIENCE", "SLOW_SHARE", "SecondLook"]
 
 PATIENCE = 6.0
-"""How many time limits a call may take in the second run, at the sizes of servers or as the first."""
+"""How many time limits a call may take in the second run, at large sizes or as the first."""
 
 SLOW_SHARE = 0.25
 """A call that takes so much of the limit in one run is believed to take all of it in another."""

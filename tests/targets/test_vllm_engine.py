@@ -279,7 +279,7 @@ def test_masks_are_made_in_every_set_up_with_grammars(layouts, name):
 
 
 def test_loading_has_vllm_look_into_the_model_so_that_no_constructor_waits(tmp_path):
-    # Where no vLLM has run, a process of its own does so, for ten seconds and more on a slow machine.
+    # Where no vLLM has run, a process of its own does so, for ten seconds on a slow machine.
     look = "from poolproof.targets.load import load_target; load_target('vllm-engine')"
     environment = {**os.environ, "VLLM_CACHE_ROOT": str(tmp_path)}
     subprocess.run([sys.executable, "-c", look], env=environment, check=True, capture_output=True)
