@@ -11,9 +11,9 @@ size is run again with `PATIENCE` time limits for each call. If it ends, and its
 `SLOW_SHARE` of the limit or more, the target is slow there and not wrong. If every call was
 shorter, something stood still.
 
-So does a target that does something once in a process, before its first command: it compiles, or
-imports a framework from a cold disk, or has another process look at its files. Here it is slow to
-begin, and every later instance of that worker is not.
+The same holds for what hangs before its first command. A first instance may compile something,
+import a framework from a cold disk, or wait for a process of its own, and it pays for that once in
+each worker. Such a target is slow to begin, and not wrong.
 """
 
 from __future__ import annotations

@@ -100,9 +100,8 @@ def _finding(title: str, finding: Mapping[str, Any], entry: Mapping[str, Any]) -
     except TraceError as error:
         raise FigureError(f"{error}; run benchmarks/verdicts.py --record again") from error
     threads = ", ".join(entry["threads"]) or "none known"
-    scripts = ", ".join(
-        f"[{name}](findings/upstream/{name}/README.md)" for name in entry["upstream"]
-    )
+    folders = [f"[{name}](findings/upstream/{name}/README.md)" for name in entry["upstream"]]
+    scripts = f"Script{'s' * (len(folders) > 1)} without Poolproof: {', '.join(folders)}"
     commands = [f"{number}. {command}" for number, command in enumerate(trace.commands, start=1)]
     name = Path(finding["trace"]).name
     severity = severity_words(Severity(finding["severity"]))
@@ -117,7 +116,7 @@ def _finding(title: str, finding: Mapping[str, Any], entry: Mapping[str, Any]) -
         "",
         entry["explanation"],
         "",
-        f"Upstream: {threads}. Trace: [{name}](findings/{name}). Without Poolproof: {scripts}.",
+        f"Upstream: {threads}. Trace: [{name}](findings/{name}). {scripts}.",
     ]
 
 

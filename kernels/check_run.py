@@ -313,13 +313,18 @@ class _Run:
     def _smallest(self, case: Any, example: int) -> KernelFinding:
         check = self._check
         first, _ = run_case(self._target, check, case)
-        most = check.severity_of(first).rank
+        worst = check.severity_of(first).rank
 
         def fails(smaller: Any) -> bool:
+            nonlocal worst
             self._announce(smaller)
             outcome, _ = run_case(self._target, check, smaller)
+            rank = check.severity_of(outcome).rank
             # At least as bad: a slot far behind the cache raises where a nearer one is overwritten.
-            return outcome.wrong is not None and check.severity_of(outcome).rank <= most
+            if outcome.wrong is None or rank > worst:
+                return False
+            worst = rank
+            return True
 
         smallest = shrink(case, self._target.declaration, fails, self._kind)
         outcome, frames = run_case(self._target, check, smallest)

@@ -26,7 +26,13 @@ from poolproof.kernels.functions.faulty import (
 from poolproof.kernels.functions.odd_storage import ODD_STORAGE
 from poolproof.kernels.functions.ours import copy_target, swap_target, write_target
 from poolproof.kernels.functions.stored_forms import LEAST_SCALE, allowed_error, stored_forms
-from poolproof.kernels.functions.torch_storage import MEASURED, TorchCopy, TorchSwap, TorchWrite
+from poolproof.kernels.functions.torch_storage import (
+    MEASURED,
+    TorchCopy,
+    TorchSwap,
+    TorchWrite,
+    function_target,
+)
 from poolproof.kernels.load import load_kernel
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/cache_write.py"
@@ -271,6 +277,19 @@ def test_the_example_holds_and_its_faulty_twin_does_not():
     finding = certified(wrong, "write set").finding
     assert "which no token has" in finding.sentence
     assert finding.severity is Severity.WRONG_DATA_OF_ANOTHER
+
+
+def test_what_was_found_worse_on_the_way_to_the_smallest_case_is_kept():
+    class Wavers(TorchWrite):
+        def kept(self, slots):
+            tokens = super().kept(slots)
+            if len(tokens) not in {2, 3}:
+                raise RuntimeError("no")
+            return tokens[1:]
+
+    finding = certified(function_target(CACHE_WRITE, Wavers(), "wavers"), "written slots").finding
+    assert finding.example == 1
+    assert "are not there" in finding.sentence
 
 
 def test_what_a_target_raises_is_a_finding():
