@@ -6,7 +6,8 @@ of a right manager. The target runs where this runs: in a worker, if it is to be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from operator import index
 from typing import Any
@@ -17,7 +18,7 @@ from poolproof.contract.manager_commands import Resume, Step
 from poolproof.contract.manager_target import MANAGER_METHODS
 from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import Prefix
-from poolproof.contract.shown_state import Answer, Held, ShownState
+from poolproof.contract.shown_state import MOST_SHOWN_IDS, Answer, Held, ShownState
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon
@@ -36,7 +37,8 @@ class Seen:
 
     The index is that of the model: of a target only its carriers can be seen. `batch` is what a
     step computed, as (sequence, number of tokens); `chain` the tokens that the command named, or
-    that a resumed sequence had. All are empty for the state before any command.
+    that a resumed sequence had. All are empty for the state before any command. Of a state that
+    nobody asked for only the answer is there.
     """
 
     shown: ShownState
@@ -71,16 +73,36 @@ class Watched:
     seen: list[Seen] = field(default_factory=list)
     violation: Violation | None = None
     left_out: int = 0
+    has_all: bool = True
 
     @property
     def shown(self) -> tuple[ShownState, ...]:
-        """What the target showed, as a trace keeps it."""
-        return tuple(seen.shown for seen in self.seen)
+        """What the target showed, as a trace keeps it; nothing where a state was left out."""
+        return tuple(seen.shown for seen in self.seen) if self.has_all else ()
+
+    def forget_states(self) -> None:
+        """Leave nothing of the states but the answers."""
+        self.has_all = False
+        self.seen[:] = map(_without_state, self.seen)
 
 
-def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
-    """Run the trace on what `make` builds; it stops where something breaks or is not legal."""
-    watched = Watched()
+def _without_state(seen: Seen) -> Seen:
+    return replace(seen, shown=ShownState(None, (), seen.answer), index=())
+
+
+def watch(
+    trace: Trace,
+    make: Make,
+    beacon: Beacon | None = None,
+    wanted: Container[int] | None = None,
+) -> Watched:
+    """Run the trace on what `make` builds; it stops where something breaks or is not legal.
+
+    `wanted` are the commands, from 1, after which the state is kept; 0 stands for the state before
+    any. With None all are, unless they are too many for a trace's file: 800 states of 12,000
+    blocks, each with its key, take 8 GB.
+    """
+    watched = Watched(has_all=wanted is None)
     ears: list[_Ear] = []
 
     def make_heard(num_blocks: int, enable_caching: bool) -> _Ear:
@@ -93,8 +115,13 @@ def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
         return watched
     assert isinstance(session, ManagerSession)
     (ear,) = ears
+    # Names stay what they are, and the prefix of one has a thousand tokens.
+    prefix_of = functools.cache(session.model.names.prefix)
     watched.violation = session.first_look()
-    watched.seen.append(_state(session, ear))
+    is_wanted = wanted is None or 0 in wanted
+    first = _state(session, ear, prefix_of) if is_wanted else Seen(ShownState(None, ()), ())
+    watched.seen.append(first)
+    num_ids = first.shown.num_ids
     for number, command in enumerate(trace.commands, start=1):
         if watched.violation is not None:
             break
@@ -106,8 +133,14 @@ def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
         batch, chain = _batch(session, command), _chain(session, command)
         ear.answer = None
         watched.violation = session.step(command)
-        after = _state(session, ear, command)
+        if watched.has_all or (wanted is not None and number in wanted):
+            after = _state(session, ear, prefix_of, command)
+        else:
+            after = Seen(ShownState(None, (), ear.answer), ())
         watched.seen.append(replace(after, command=command, batch=batch, chain=chain))
+        num_ids += after.shown.num_ids
+        if watched.has_all and num_ids > MOST_SHOWN_IDS:
+            watched.forget_states()
     return watched
 
 
@@ -163,7 +196,12 @@ def _batch(session: ManagerSession, command: Command) -> tuple[tuple[int, int], 
     )
 
 
-def _state(session: ManagerSession, ear: _Ear, command: Command | None = None) -> Seen:
+def _state(
+    session: ManagerSession,
+    ear: _Ear,
+    prefix_of: Callable[[bytes], Prefix],
+    command: Command | None = None,
+) -> Seen:
     """What the target shows, and the index as it must be: only its carriers can be seen."""
     model = session.model
     held = [
@@ -180,7 +218,7 @@ def _state(session: ManagerSession, ear: _Ear, command: Command | None = None) -
     return Seen(
         ShownState(free, tuple(held), ear.answer),
         tuple(
-            (model.names.prefix(key), tuple(blocks))
+            (prefix_of(key), tuple(blocks))
             for key, blocks in model.pool.carriers.items()
             if isinstance(key, bytes)  # the names of contents, which are all keys here
         ),

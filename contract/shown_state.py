@@ -8,12 +8,19 @@ from typing import Any
 
 from poolproof.contract.outside import shown
 
-__all__ = ["Answer", "Held", "ShownState", "shown_from_json", "shown_to_json"]
+__all__ = [
+    "MOST_SHOWN_IDS",
+    "Answer",
+    "Held",
+    "ShownState",
+    "shown_from_json",
+    "shown_to_json",
+]
 
 Answer = bool | int | str | tuple[tuple[int, int], ...] | None
 """What a method answered: block copies as pairs, anything else that is no plain value as text."""
 
-_MOST_IDS = 200_000
+MOST_SHOWN_IDS = 200_000
 """Block ids in all states of a trace together; more would make a file that nobody attaches."""
 
 
@@ -34,12 +41,16 @@ class ShownState:
     held: tuple[Held, ...]
     answer: Answer = None
 
+    @property
+    def num_ids(self) -> int:
+        """How many block ids it has, in the free queue and in the tables."""
+        tables = (table for held in self.held for table in held.tables)
+        return len(self.free or ()) + sum(map(len, tables))
+
 
 def shown_to_json(states: Sequence[ShownState]) -> list[dict[str, Any]]:
     """The states as plain JSON values; none if they are too many to keep."""
-    tables = [table for state in states for held in state.held for table in held.tables]
-    num_ids = sum(map(len, tables)) + sum(len(state.free or ()) for state in states)
-    if num_ids > _MOST_IDS:
+    if sum(state.num_ids for state in states) > MOST_SHOWN_IDS:
         return []
     return [
         {

@@ -57,7 +57,7 @@ from poolproof.reference.dict_index import DictIndex
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import misuse_of, queue_misuse_of, undefined_in
-from poolproof.report.wording import num_blocks_of, shortened
+from poolproof.report.wording import first_of, num_blocks_of, shortened
 
 __all__ = [
     "Drawing",
@@ -68,6 +68,8 @@ __all__ = [
     "draw_index",
     "draw_pool",
     "draw_queue",
+    "left_out_row",
+    "rows_left_out",
 ]
 
 
@@ -283,7 +285,7 @@ def _used_later(free: list[int], count: int, later: Sequence[Command]) -> list[i
 
 
 def _ids(blocks: Sequence[int]) -> str:
-    return shortened(list(map(str, blocks)))
+    return shortened(blocks)
 
 
 def _promise(misuse: str) -> str:
@@ -362,14 +364,31 @@ def _drawn(
 ) -> Drawing:
     failing = -2 if trace.violation is None else trace.violation.command_index
     rows, lost = [], None
-    left_out = range(_FIRST_ROWS, len(trace.commands) + 1 - _LAST_ROWS)
+    left_out = rows_left_out(trace)
     for number, (text, cells, problem) in enumerate(states_of(letters)):
         lost = lost or problem
-        if number not in left_out or len(left_out) < 2:
+        if number not in left_out:
             rows.append(Row(number, text, *cells(), violating=number == failing + 1))
         elif number == left_out[0]:
-            rows.append(Row(number, f".. {len(left_out):,} commands ..", "", "", "", ""))
+            rows.append(left_out_row(left_out))
     return Drawing(tuple(rows), tuple(letters.legend()), lost, headings)
+
+
+def rows_left_out(trace: Trace) -> range:
+    """The commands of a long trace, from 1, that have no row; none of a short one.
+
+    What broke something has its row, and so has the command before it.
+    """
+    end = len(trace.commands) + 1 - _LAST_ROWS
+    if trace.violation is not None:
+        end = min(end, trace.violation.command_index)
+    left_out = range(_FIRST_ROWS, end)
+    return left_out if len(left_out) > 1 else range(0)
+
+
+def left_out_row(left_out: range) -> Row:
+    """The row that stands for those that are left out."""
+    return Row(left_out[0], f".. {len(left_out):,} commands ..", "", "", "", "")
 
 
 State = tuple[str, Callable[[], tuple[str, str, str, str]], str | None]
@@ -408,7 +427,7 @@ def _pool_cells(pool: DictPool, letters: KeyLetters) -> tuple[str, str, str]:
         f"{letters.letter(key)}->{','.join(map(str, blocks))}"
         for key, blocks in pool.carriers.items()
     ]
-    return shortened(list(map(str, pool.free))), shortened(held), shortened(sorted(index))
+    return shortened(list(pool.free)), shortened(held), shortened(sorted(index))
 
 
 def _setting(trace: Trace) -> str:
@@ -439,7 +458,7 @@ def _queue_row(queue: DictQueue, note: str) -> tuple[str, str, str, str]:
 
 def _queue_cells(queue: DictQueue) -> tuple[str, str, str]:
     outside = [str(block) for block in range(queue.num_blocks) if block not in queue.order]
-    return shortened(list(map(str, queue.order))), shortened(outside), ""
+    return shortened(list(queue.order)), shortened(outside), ""
 
 
 def _apply_to_queue(queue: DictQueue, command: Command) -> str:
@@ -447,7 +466,7 @@ def _apply_to_queue(queue: DictQueue, command: Command) -> str:
         case PopLeft():
             return f"gives {queue.popleft()}"
         case PopLeftN(count=count):
-            return f"gives {shortened(list(map(str, queue.popleft_n(count)))) if count else 'none'}"
+            return f"gives {shortened(queue.popleft_n(count)) if count else 'none'}"
         case Remove(block_id=block_id):
             queue.remove(block_id)
         case Append(block_id=block_id):
@@ -483,7 +502,7 @@ def _index_states(trace: Trace, letters: KeyLetters) -> Iterable[State]:
 
 def _index_row(index: DictIndex, letters: KeyLetters, note: str) -> tuple[str, str, str, str]:
     filed = [
-        f"{letters.letter(key)}->{_some(list(map(str, blocks)))}"
+        f"{letters.letter(key)}->{first_of(list(blocks), _MOST_NAMED)}"
         for key, blocks in index.carriers.items()
     ]
     return shortened(sorted(filed)), str(len(filed)), "", note
@@ -503,9 +522,3 @@ def _apply_to_index(index: DictIndex, command: Command) -> str:
         case Clear():
             index.clear()
     return ""
-
-
-def _some(blocks: Sequence[str]) -> str:
-    """The first ids of a key's, and how many there are."""
-    shown = ",".join(blocks[:_MOST_NAMED])
-    return shown if len(blocks) <= _MOST_NAMED else f"{shown},.. ({len(blocks):,})"

@@ -20,7 +20,7 @@ from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.shown_state import ShownState
 from poolproof.contract.trace import Trace
 from poolproof.invariants.wording import sequence_name
-from poolproof.report.drawing import Drawing, Row
+from poolproof.report.drawing import Drawing, Row, left_out_row, rows_left_out
 from poolproof.report.wording import num_blocks_of
 
 __all__ = ["draw_engine", "engine_command_words"]
@@ -45,6 +45,10 @@ def draw_engine(trace: Trace) -> Drawing:
         words = engine_command_words(command)
         rows.append(Row(number, words, planned, tables, users, "", violating=number == failing))
     idle = [False, *map(_is_step, trace.commands)]
+    left_out = rows_left_out(trace)
+    if left_out:
+        place = slice(left_out.start, left_out.stop)
+        rows[place], idle[place] = [left_out_row(left_out)], [False]
     rows = list(_idle_joined(rows, idle))
     return Drawing(tuple(rows), (), None, _HEADINGS, _SHOWN if trace.shown else _RIGHT)
 

@@ -8,8 +8,9 @@ are named A, B, ... and keys a, b, ...; the legend gives their prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from poolproof.certification.manager_watch import Seen, watch
 from poolproof.certification.right_target import right_target
@@ -28,12 +29,13 @@ from poolproof.contract.manager_commands import (
     Step,
     Truncate,
 )
+from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.shown_state import Answer, Held, ShownState
 from poolproof.contract.trace import Trace
 from poolproof.harness.weak_hashes import with_full_hashes
 from poolproof.invariants.wording import copy_list, sequence_name
-from poolproof.report.drawing import Drawing, KeyLetters, Row
-from poolproof.report.wording import num_blocks_of, shortened
+from poolproof.report.drawing import Drawing, KeyLetters, Row, left_out_row, rows_left_out
+from poolproof.report.wording import first_of, num_blocks_of, shortened
 
 __all__ = ["RIGHT", "SHOWN", "command_words", "draw_manager"]
 
@@ -46,17 +48,31 @@ SHOWN = (
 
 _MOST_TOKENS = 20
 
+_MOST_CARRIERS = 32
+"""Of the blocks that carry one key; the pictures of small pools are made of all of them."""
+
+_MOST_TABLES = 12
+"""Of more sequences only those are written out whose tables have changed."""
+
 
 def draw_manager(trace: Trace) -> Drawing:
     """What the target showed, if the trace has it, next to what the specification shows."""
     # Two contents that a weak hash takes for one are two contents to the specification.
-    right = watch(with_full_hashes(trace), right_target(trace)).seen
+    left_out = rows_left_out(trace)
+    numbers = [n for n in range(len(trace.commands) + 1) if n not in left_out]
+    right = watch(with_full_hashes(trace), right_target(trace), wanted=set(numbers)).seen
     letters = KeyLetters()
     failing = None if trace.violation is None else trace.violation.command_index + 1
     rows: list[Row] = []
     before: Seen | None = None
     known: Renaming | None = {}
+    shown_before: ShownState | None = None
     for number in range(len(trace.shown) or len(right)):
+        if number in left_out:
+            if number == left_out[0]:
+                rows.append(left_out_row(left_out))
+            before = shown_before = None
+            continue
         # The specification lacks some verbs, and may be led elsewhere where a profile is lenient.
         seen = right[number] if number < len(right) else None
         state = trace.shown[number] if trace.shown else right[number].shown
@@ -69,22 +85,25 @@ def draw_manager(trace: Trace) -> Drawing:
         command = trace.commands[number - 1] if number else None
         words = "" if command is None else command_words(command, seen.batch if seen else ())
         note = _notes(state, command, expected, before, letters) if number else _setting(trace)
-        cells = _cells(state, expected, letters)
-        rows.append(Row(number, words, *cells, note, violating=number == failing))
+        cells = partial(_cells, letters=letters, before=shown_before)
+        drawn = cells(state, expected)
+        rows.append(Row(number, words, *drawn, note, violating=number == failing))
         if number == failing and trace.shown and expected is not None:
-            rows += _expected_row(number, trace, state, expected, letters)
-        before = expected
-    return _finished(trace, rows, letters)
+            rows += _expected_row(number, trace, state, expected, cells)
+        before, shown_before = expected, state
+    return _finished(trace, rows, letters, reached=max(len(trace.shown) or len(right), 1) - 1)
 
 
-def _finished(trace: Trace, rows: list[Row], letters: KeyLetters) -> Drawing:
+def _finished(trace: Trace, rows: list[Row], letters: KeyLetters, reached: int) -> Drawing:
     """The drawing with the commands that neither side has reached, and its legend."""
     failing = 0 if trace.violation is None else trace.violation.command_index + 1
-    reached = max((row.number for row in rows), default=0)
-    rows += [
-        Row(number, command_words(command), "?", "?", "?", "", violating=number == failing)
-        for number, command in enumerate(trace.commands[reached:], start=reached + 1)
-    ]
+    left_out = rows_left_out(trace)
+    for number, command in enumerate(trace.commands[reached:], start=reached + 1):
+        if number not in left_out:
+            words = command_words(command)
+            rows.append(Row(number, words, "?", "?", "?", "", violating=number == failing))
+        elif number == left_out[0]:
+            rows.append(left_out_row(left_out))
     lost = None
     if len(trace.commands) > reached:
         lost = f"from command {reached + 1} on the states are not known: it is not legal there"
@@ -97,7 +116,11 @@ def _finished(trace: Trace, rows: list[Row], letters: KeyLetters) -> Drawing:
 
 
 def _expected_row(
-    number: int, trace: Trace, state: ShownState, expected: Seen, letters: KeyLetters
+    number: int,
+    trace: Trace,
+    state: ShownState,
+    expected: Seen,
+    cells: Callable[[ShownState, Seen | None], tuple[str, str, str]],
 ) -> Iterator[Row]:
     """What a right manager shows after the command that broke something, if that differs."""
     right = expected.shown
@@ -108,16 +131,19 @@ def _expected_row(
     same_queue = state.free is None or in_order(state.free) == in_order(right.free or ())
     answers = [_answer(answer, expected.command) for answer in (state.answer, right.answer)]
     if not same_queue or state.held != right.held or answers[0] != answers[1]:
-        yield Row(number, "expected", *_cells(right, expected, letters), answers[1], expected=True)
+        yield Row(number, "expected", *cells(right, expected), answers[1], expected=True)
 
 
-def _cells(state: ShownState, expected: Seen | None, letters: KeyLetters) -> tuple[str, str, str]:
+def _cells(
+    state: ShownState, expected: Seen | None, letters: KeyLetters, before: ShownState | None
+) -> tuple[str, str, str]:
     """A queue that the target does not show, and the index, are those of a right manager."""
+    tables = _tables(state.held, () if before is None else before.held)
     if expected is None:
-        free = "?" if state.free is None else shortened(list(map(str, state.free)))
-        return free, _tables(state.held), "?"
+        free = "?" if state.free is None else shortened(state.free)
+        return free, tables, "?"
     shown = expected.free if state.free is None else state.free
-    return shortened(list(map(str, shown))), _tables(state.held), _index(expected, letters)
+    return shortened(shown), tables, _index(expected, letters)
 
 
 Renaming = dict[int, int]
@@ -202,18 +228,26 @@ def _tokens(tokens: Sequence[int]) -> str:
     return f"[{' '.join(map(str, tokens))}]"
 
 
-def _tables(held: Sequence[Held]) -> str:
-    return "; ".join(map(_table, held)) or "-"
+def _tables(held: Sequence[Held], before: Sequence[Held]) -> str:
+    """Every table, or of many those that are not as they were before the command."""
+    if len(held) <= _MOST_TABLES:
+        return "; ".join(map(_table, held)) or "-"
+    known = set(before)
+    shown = [one for one in held if one not in known][:_MOST_TABLES]
+    return "; ".join([*map(_table, shown), f".. {len(held) - len(shown):,} more"])
 
 
 def _table(held: Held) -> str:
-    groups = " | ".join(shortened([str(block) for block in table]) for table in held.tables)
+    groups = " | ".join(shortened(table) for table in held.tables)
     place = " host" if held.place == "host" else ""
     return f"{sequence_name(held.seq_id)}:{place} {groups}"
 
 
 def _index(seen: Seen, letters: KeyLetters) -> str:
-    return shortened([f"{letters.letter(k)}->{','.join(map(str, b))}" for k, b in seen.index])
+    def words(entry: tuple[Prefix, tuple[int, ...]]) -> str:
+        return f"{letters.letter(entry[0])}->{first_of(entry[1], _MOST_CARRIERS)}"
+
+    return shortened(seen.index, words)
 
 
 def _notes(
@@ -227,7 +261,10 @@ def _notes(
     kept = dict(seen.index) if seen is not None else {}
     known = before.index if seen is not None and before is not None else ()
     gone = [key for key, _ in known if key not in kept]
-    notes = [_answer(state.answer, command), f"{letters.names(gone)} gone" if gone else ""]
+    notes = [
+        _answer(state.answer, command),
+        f"{shortened(gone, letters.letter)} gone" if gone else "",
+    ]
     return "; ".join(filter(None, notes))
 
 

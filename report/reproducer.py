@@ -164,7 +164,7 @@ def _final_state(trace: Trace, expected: ExpectedPool, letters: KeyLetters) -> I
 
 def manager_reproducer(trace: Trace) -> str:
     """The text of the script. Raises TargetError where there is no such form."""
-    watched = watch(trace, right_target(trace))
+    watched = watch(trace, right_target(trace), wanted={len(trace.commands)})
     if watched.left_out:
         raise TargetError(
             f"command {watched.left_out} cannot be followed on the reference; use --as pytest"

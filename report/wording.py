@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
@@ -12,6 +13,7 @@ from poolproof.contract.violation import Severity
 from poolproof.harness.weak_hashes import WEAK_HASHES
 
 __all__ = [
+    "first_of",
     "harm_of_trace",
     "harm_words",
     "num_blocks_of",
@@ -20,6 +22,8 @@ __all__ = [
     "shortened",
 ]
 
+
+T = TypeVar("T")
 
 _MOST_IDS = 16
 
@@ -106,10 +110,20 @@ SET_UP_AT: Mapping[Level, Callable[[Trace], str]] = {
 }
 
 
-def shortened(items: Sequence[str]) -> str:
-    """Everything while it is short; of more, both ends and how many there are."""
+def first_of(items: Sequence[object], most: int) -> str:
+    """At most so many of them, and how many there are of more."""
+    shown = ",".join(map(str, items[:most]))
+    return shown if len(items) <= most else f"{shown},.. ({len(items):,})"
+
+
+def shortened(items: Sequence[T], words: Callable[[T], str] = str) -> str:
+    """Everything while it is short; of more, both ends and how many there are.
+
+    `words` is only asked for what is shown.
+    """
     if not items:
         return "-"
     if len(items) <= _MOST_IDS:
-        return " ".join(items)
-    return f"{' '.join(items[:6])} .. {' '.join(items[-3:])} ({len(items):,})"
+        return " ".join(map(words, items))
+    first, last = (" ".join(map(words, end)) for end in (items[:6], items[-3:]))
+    return f"{first} .. {last} ({len(items):,})"

@@ -21,9 +21,9 @@ def test_states_come_back_as_they_were():
 
 def test_too_many_ids_are_not_kept(monkeypatch):
     ids = 2 + 3 + 1
-    monkeypatch.setattr(shown_state, "_MOST_IDS", ids)
+    monkeypatch.setattr(shown_state, "MOST_SHOWN_IDS", ids)
     assert len(shown_to_json(STATES)) == 4
-    monkeypatch.setattr(shown_state, "_MOST_IDS", ids - 1)
+    monkeypatch.setattr(shown_state, "MOST_SHOWN_IDS", ids - 1)
     assert shown_to_json(STATES) == []
 
 

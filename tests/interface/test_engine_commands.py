@@ -271,6 +271,16 @@ def _drawn(steps: list[tuple[Any, str]]) -> list[str]:
     ]
 
 
+def test_of_a_long_trace_the_middle_is_left_out() -> None:
+    states = (ShownState(None, ()), *[ShownState(None, (), WORK)] * 300)
+    late = replace(TWICE, command_index=299)
+    trace = replace(trace_of(commands=[PlanStep()] * 300), violation=late, shown=states)
+    rows = draw_engine(trace).rows
+    assert [row.number for row in rows] == [*range(25), *range(261, 301)]
+    assert rows[24].command == ".. 237 commands .."
+    assert rows[-1].violating
+
+
 def cells(row: Any) -> tuple[str, ...]:
     return tuple(str(getattr(row, name)) for name in list(row.__dataclass_fields__)[:5])
 

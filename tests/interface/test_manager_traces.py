@@ -100,6 +100,65 @@ def test_a_small_trace_is_drawn_whole():
     assert plain_text(trace_report(replace(stale(), target="m.py:M"))) == GOLDEN
 
 
+def many_admitted(count, num_steps=1, **changes):
+    """`count` sequences of one block each, no two of the same tokens, and what comes after."""
+    admits = [Admit(number, TokenChain((number,) * 4), 0) for number in range(count)]
+    return trace_of(*admits, *[Step()] * num_steps, num_blocks=count, **changes)
+
+
+def test_of_a_long_trace_the_middle_is_left_out():
+    violation = Violation("DATA", Severity.WRONG_DATA_OF_ANOTHER, "A reads", (0,), 299)
+    rows = draw_manager(many_admitted(100, num_steps=200, violation=violation)).rows
+    numbers = [row.number for row in rows]
+    assert numbers == [*range(25), *range(261, 301)]
+    assert rows[24].command == ".. 237 commands .."
+    assert rows[-1].violating
+
+
+def test_what_broke_something_early_in_a_long_trace_has_its_row():
+    violation = Violation("DATA", Severity.WRONG_DATA_OF_ANOTHER, "A reads", (0,), 100)
+    rows = draw_manager(many_admitted(50, num_steps=250, violation=violation)).rows
+    (broken,) = [row for row in rows if row.violating]
+    assert broken.number == 101
+    assert rows[rows.index(broken) - 1].number == 100
+
+
+def test_of_many_tables_those_are_drawn_that_the_command_has_changed():
+    *_, last, step = draw_manager(many_admitted(20)).rows
+    assert last.held == "T: 19; .. 19 more"
+    assert step.held == ".. 20 more"
+    few = draw_manager(many_admitted(12)).rows[-1]
+    assert few.held.startswith("A: 0; B: 1; ")
+    assert few.held.endswith("L: 11")
+
+
+def test_states_that_nobody_asks_for_are_not_kept():
+    trace = many_admitted(5)
+    all_of_them = watch(trace, right_target(trace))
+    some = watch(trace, right_target(trace), wanted={0, 3})
+    assert [seen.command for seen in some.seen] == [seen.command for seen in all_of_them.seen]
+    for number, seen in enumerate(some.seen):
+        if number in {0, 3}:
+            assert seen == all_of_them.seen[number]
+        else:
+            assert seen.held == seen.free == seen.index == ()
+            assert seen.answer == all_of_them.seen[number].answer
+    assert some.shown == ()
+
+
+def test_a_trace_keeps_no_states_where_they_would_fill_the_memory(monkeypatch):
+    trace = many_admitted(5)
+    kept = watch(trace, right_target(trace))
+    num_ids = sum(state.num_ids for state in kept.shown)
+    monkeypatch.setattr("poolproof.certification.manager_watch.MOST_SHOWN_IDS", num_ids)
+    assert watch(trace, right_target(trace)).shown == kept.shown
+    monkeypatch.setattr("poolproof.certification.manager_watch.MOST_SHOWN_IDS", num_ids - 1)
+    too_many = watch(trace, right_target(trace))
+    assert too_many.shown == ()
+    assert [seen.answer for seen in too_many.seen] == [seen.answer for seen in kept.seen]
+    assert not any(seen.held or seen.index for seen in too_many.seen)
+
+
 def test_commands_of_the_sentence_are_named_as_in_the_table():
     text = plain_text(trace_report(stale(f"{STALE[-1]} is wrong; wanted <0>")))
     assert "  admit B [0 0] is wrong\n    wanted  <0>\n" in text
