@@ -1,8 +1,9 @@
 """Certifies every kernel target that can be used in this environment, for the table of the manual.
 
 Rows of targets that cannot be used here stay as they were, so that the script can be run in several
-environments one after another. Also written, where triton is: the faulty kernels and which checks
-see them.
+environments one after another. A row has the seconds of one core that its certification took, all
+processes together, with what it took to make findings smaller. Also written, where triton is: the
+faulty kernels and which checks see them.
 
 Usage: .venv-kernels/bin/python benchmarks/kernel_targets.py [--depth quick] [--record] [TARGET ...]
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -35,9 +37,10 @@ def main() -> int:
     rows = json.loads(arguments.json.read_text("utf-8")) if arguments.json.is_file() else {}
     for name in arguments.targets or usable():
         print(f"{name} ...", flush=True)
+        before_s = cpu_of_children_s()
         report = certified(name, arguments.depth)
         if report is not None:
-            rows[name] = row_of(report)
+            rows[name] = row_of(report) | {"cpu_s": round(cpu_of_children_s() - before_s)}
     ordered = {name: rows[name] for name in BUILT_INS if name in rows}
     if not write_record(arguments.json, ordered, indent=1):
         return 2
@@ -61,6 +64,12 @@ def poolproof(*arguments: str) -> int:
     """Run the command line; what it prints goes to the screen."""
     command = [sys.executable, "-m", "poolproof", *arguments]
     return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
+
+
+def cpu_of_children_s() -> float:
+    """What all processes that this one has started and waited for have used, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def certified(name: str, depth: str) -> dict[str, Any] | None:

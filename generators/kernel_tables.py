@@ -40,6 +40,8 @@ def kernel_targets() -> str:
         for row in targets.values()
     ]
     lines.append("| largest error over bound | " + " | ".join(worst) + " |")
+    times = [str(row.get("cpu_s", "-")) for row in targets.values()]
+    lines.append("| seconds of one core | " + " | ".join(times) + " |")
     versions = ", ".join(
         f"`{name}`: {row['version']}, {row['device']}" for name, row in targets.items()
     )

@@ -35,12 +35,18 @@ class _Related:
 
 
 def broken_relation(
-    relation: Relation, target: KernelTarget, subject: Subject, asked: torch.Tensor
+    relation: Relation,
+    target: KernelTarget,
+    subject: Subject,
+    asked: torch.Tensor,
+    output: torch.Tensor | None = None,
 ) -> Outcome:
-    """What a relation says about one batch; `asked` are the rows that are looked at."""
+    """What a relation says about one batch; `asked` are the rows that are looked at.
+
+    `output` is what the target gave for the batch, where that is known.
+    """
     declared = target.declaration
     promised = getattr(declared, relation.promise)
-    output: torch.Tensor | None = None
     compared = 0
     for variant in relation.variants(subject, promised):
         if variant.batch.block_size not in declared.block_sizes:

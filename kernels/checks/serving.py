@@ -148,7 +148,8 @@ def _recorded(target: KernelTarget, case: Case) -> Outcome:
 
 def _vary(target: KernelTarget, case: Case, batch: PagedBatch) -> Outcome:
     """The bound and every relation on one batch."""
-    ratio = target.expected(batch).max_ratio(target(batch).cpu())
+    output = target(batch)
+    ratio = target.expected(batch).max_ratio(output.cpu())
     if ratio > 1:
         return Outcome(1, f"the output is {ratio:.3g} times the bound away from dense attention")
     asked = torch.ones(batch.query.shape[0], dtype=torch.bool)
@@ -157,7 +158,7 @@ def _vary(target: KernelTarget, case: Case, batch: PagedBatch) -> Outcome:
         if not relation.applies(target.declaration):
             continue
         subject = Subject(case, batch, ownership(batch), random.Random(case.seed))
-        outcome = broken_relation(relation, target, subject, asked)
+        outcome = broken_relation(relation, target, subject, asked, output)
         compared += outcome.compared
         if outcome.wrong is not None:
             return Outcome(compared, f"{relation.name}: {outcome.wrong}")
