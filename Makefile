@@ -26,7 +26,7 @@
 #   make engines      that, and the sources of the other engines in build/engines
 #   make engine-sources   those sources alone (about 67 MB to fetch)
 #   make examples     build the allocators in C, C++ and Rust, where their compilers are
-#   make embedded     our pool as a library for C, in build/embedded, and a program over it
+#   make embedded     our pool as a library for C, in build/embedded, and programs over it
 #   make certify-examples  certify them and the one in JavaScript, and see their bugs refused
 #   make recipes      run the workflows of fuzz/recipes/ in temporary checkouts
 #   make coverage     the tests, with the lines and branches that no test reached
@@ -413,12 +413,14 @@ examples:
 	else echo "skipped examples/rust: there is no cargo"; fi
 	@if ! command -v node >/dev/null; then echo "skipped examples/javascript: there is no node"; fi
 
-# Poolproof's own pool as a library for C (docs/drop-in.md), and a program over it.
+# Poolproof's own pool and manager as a library for C (docs/drop-in.md), and a program over each.
 EMBEDDED := build/embedded
 embedded: $(VENV)/.installed-test
 	$(VENV)/bin/python -m poolproof.impl.c_interface $(EMBEDDED)
 	$(CC) $(C_FLAGS) -I$(EMBEDDED) examples/embedded/main.c examples/c/poolproof_*.c \
 		-L$(EMBEDDED) -lpoolproof -Wl,-rpath,'$$ORIGIN' -o $(EMBEDDED)/embedded_pool
+	$(CXX) $(CXX_FLAGS) -I$(EMBEDDED) examples/embedded/manager.cpp $(call CPP,poolproof_manager) \
+		-L$(EMBEDDED) -lpoolproof -Wl,-rpath,'$$ORIGIN' -o $(EMBEDDED)/embedded_manager
 
 certify-examples: examples $(VENV)/.installed-test
 	@$(VENV)/bin/python examples/certify_all.py $(ARGS)

@@ -28,6 +28,7 @@ PROGRAMS = {
     "engine in C++": (str(BUILT / "fcfs_engine_cpp"), "resumes-where-it-was"),
     "engine in Rust": (str(BUILT / "rust" / "release" / "fcfs-engine"), "preempts-the-first"),
     "embedded": (str(ROOT / "build" / "embedded" / "embedded_pool"), "frees-backwards"),
+    "embedded manager": (str(ROOT / "build" / "embedded" / "embedded_manager"), "no-extra-keys"),
     "javascript": (f"node {ROOT / 'examples' / 'javascript' / 'lru_pool.mjs'}", "two-loops"),
 }
 """For each example the program, and the bug that it can be told to have."""

@@ -1,31 +1,48 @@
-"""`BlockPool` as a library with a C interface, for engines in other languages to link with.
+"""Pool and manager as a library with a C interface, for engines in other languages to link with.
 
     python -m poolproof.impl.c_interface FOLDER
 
 writes FOLDER/poolproof.h, which says what each function does, and FOLDER/libpoolproof.so. The
-library holds no second pool: cffi starts the interpreter that built it and calls `CFunctions`
-below, so that whatever is certified of the Python source holds for what C gets. Needs cffi, a C
-compiler, and a Python with a shared library: `pip install 'poolproof[embed]'`.
+library holds no second pool: cffi starts the interpreter that built it and calls `PoolFunctions`
+and `ManagerFunctions` below, so that whatever is certified of the Python source holds for what C
+gets. Needs cffi, a C compiler, and a Python with a shared library: `pip install
+'poolproof[embed]'`.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 import sysconfig
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
 from poolproof.impl.block_pool import BlockPool
+from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, SlidingWindow
+from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
+from poolproof.impl.kv_cache_request import ImageSpan, Request
 
-__all__ = ["HEADER", "BuildError", "CFunctions", "build"]
+__all__ = [
+    "DECLARATIONS",
+    "HEADER",
+    "BuildError",
+    "ManagerFunctions",
+    "PoolFunctions",
+    "bind",
+    "build",
+]
 
 HEADER = Path(__file__).with_name("poolproof.h")
 NONE, FEWER_FREE, MISUSE, FAILED = -1, -2, -3, -4
 """As in the header."""
+ADAPTER, SALT, IMAGE = 1, 2, 3
+DELAY_CACHE, WHOLE_MUST_FIT = 1, 2
 _ID_BYTES = 8
 _PREFIX = "poolproof_"
 
@@ -36,13 +53,16 @@ class BuildError(Exception):
     """The library cannot be built here; one line says why and what helps."""
 
 
+Functions = TypeVar("Functions", bound="_Functions")
+
+
 def _answering(
-    method: Callable[Concatenate[CFunctions, Given], int],
-) -> Callable[Concatenate[CFunctions, Given], int]:
+    method: Callable[Concatenate[Functions, Given], int],
+) -> Callable[Concatenate[Functions, Given], int]:
     """What is raised becomes a negative number, and its words what `error` has."""
 
     @wraps(method)
-    def answer(functions: CFunctions, /, *given: Given.args, **named: Given.kwargs) -> int:
+    def answer(functions: Functions, /, *given: Given.args, **named: Given.kwargs) -> int:
         try:
             return method(functions, *given, **named)
         except MemoryError as error:
@@ -55,44 +75,82 @@ def _answering(
     return answer
 
 
-class CFunctions:
-    """The functions of the header, called with the pointers of an `ffi`.
+class _Words:
+    """Why the last call that failed did, for functions of both kinds."""
+
+    def __init__(self, ffi: Any) -> None:
+        self._ffi = ffi
+        self.kept = ffi.new("char[]", b"")
+
+    def keep(self, error: Exception) -> None:
+        self.kept = self._ffi.new("char[]", str(error).encode("utf-8", "replace"))
+
+
+class _Functions:
+    """What calls with the pointers of an `ffi` have in common."""
+
+    def __init__(self, ffi: Any, words: _Words) -> None:
+        self._ffi, self._words = ffi, words
+
+    def failed(self, number: int, error: Exception) -> int:
+        """Keep the words of what went wrong, and return its number."""
+        self._words.keep(error)
+        return number
+
+    def _given(self, pointer: Any, count: int) -> Any:
+        if count < 0:
+            raise ValueError(f"a list cannot have {count} elements")
+        if count and pointer == self._ffi.NULL:
+            raise ValueError(f"a list of {count} elements is NULL")
+        return pointer
+
+    def _numbers(self, numbers: Any, count: int) -> list[int]:
+        given = self._given(numbers, count)
+        found: list[int] = self._ffi.unpack(given, count) if count else []
+        return found
+
+    def _written(self, block_ids: Any, blocks: list[int]) -> int:
+        """How many they are."""
+        if blocks:
+            given = self._given(block_ids, len(blocks))
+            self._ffi.buffer(given, _ID_BYTES * len(blocks))[:] = array("q", blocks).tobytes()
+        return len(blocks)
+
+    def _text(self, words: Any) -> str:
+        if words == self._ffi.NULL:
+            return ""
+        found: str = self._ffi.string(words).decode("utf-8")
+        return found
+
+
+class PoolFunctions(_Functions):
+    """The functions whose names begin with `poolproof_pool_`.
 
     A pool is a number and no pointer, so that one that was deleted is an error and no crash.
     """
 
-    def __init__(self, ffi: Any) -> None:
-        self._ffi = ffi
+    def __init__(self, ffi: Any, words: _Words) -> None:
+        super().__init__(ffi, words)
         self._pools: dict[int, tuple[BlockPool, int]] = {}
         self._num_made = 0
-        self._error = ffi.new("char[]", b"")
 
-    def bind(self) -> None:
-        """Become what the library's functions call."""
-        for name in FUNCTIONS:
-            # A call that ends in KeyboardInterrupt has this answer.
-            answers = {} if name == "poolproof_error" else {"error": FAILED}
-            self._ffi.def_extern(name=name, **answers)(getattr(self, name.removeprefix(_PREFIX)))
+    def add(self, pool: BlockPool, hash_size: int) -> int:
+        """The number of a pool that was made elsewhere."""
+        self._num_made += 1
+        self._pools[self._num_made] = pool, hash_size
+        return self._num_made
 
-    def failed(self, number: int, error: Exception) -> int:
-        """Keep the words of what went wrong, and return its number."""
-        self._error = self._ffi.new("char[]", str(error).encode("utf-8", "replace"))
-        return number
-
-    def error(self) -> Any:
-        """Why the last call that failed did."""
-        return self._error
+    def drop(self, number: int) -> None:
+        """Forget a pool, if it is there."""
+        self._pools.pop(number, None)
 
     @_answering
     def pool_new(self, num_blocks: int, hash_size: int, options: Any) -> int:
         """A number that stands for the pool."""
         if hash_size < 1:
             raise ValueError(f"poolproof_pool_new: hash_size must be at least 1, not {hash_size}")
-        text = "" if options == self._ffi.NULL else self._ffi.string(options).decode("utf-8")
-        pool = BlockPool(num_blocks, **_arguments(text))
-        self._num_made += 1
-        self._pools[self._num_made] = pool, hash_size
-        return self._num_made
+        arguments = _arguments("pool", self._text(options), _POOL_OPTIONS)
+        return self.add(BlockPool(num_blocks, **arguments), hash_size)
 
     @_answering
     def pool_delete(self, pool: int) -> int:
@@ -113,26 +171,26 @@ class CFunctions:
     @_answering
     def pool_touch(self, pool: int, block_ids: Any, count: int) -> int:
         """One more reference for each."""
-        self._found(pool)[0].touch(self._ids(block_ids, count))
+        self._found(pool)[0].touch(self._numbers(block_ids, count))
         return 0
 
     @_answering
     def pool_free(self, pool: int, block_ids: Any, count: int) -> int:
         """One reference less for each."""
-        self._found(pool)[0].free(self._ids(block_ids, count))
+        self._found(pool)[0].free(self._numbers(block_ids, count))
         return 0
 
     @_answering
     def pool_cache(self, pool: int, block_ids: Any, hashes: Any, count: int) -> int:
         """A hash for each."""
         found, size = self._found(pool)
-        found.cache(self._ids(block_ids, count), self._hashes(hashes, count, size))
+        found.cache(self._numbers(block_ids, count), self._hashes(hashes, count, size))
         return 0
 
     @_answering
     def pool_evict(self, pool: int, block_ids: Any, count: int) -> int:
         """No hash for any."""
-        self._found(pool)[0].evict(self._ids(block_ids, count))
+        self._found(pool)[0].evict(self._numbers(block_ids, count))
         return 0
 
     @_answering
@@ -201,58 +259,308 @@ class CFunctions:
             raise ValueError(f"there is no block {block_id} among {found[0].num_blocks}")
         return found
 
-    def _given(self, pointer: Any, count: int) -> Any:
-        if count < 0:
-            raise ValueError(f"a list cannot have {count} elements")
-        if count and pointer == self._ffi.NULL:
-            raise ValueError(f"a list of {count} elements is NULL")
-        return pointer
-
-    def _ids(self, block_ids: Any, count: int) -> list[int]:
-        given = self._given(block_ids, count)
-        found: list[int] = self._ffi.unpack(given, count) if count else []
-        return found
-
     def _hashes(self, hashes: Any, count: int, size: int) -> list[bytes]:
         given = self._given(hashes, count)
         held = bytes(self._ffi.buffer(given, count * size)) if count else b""
         return [held[start : start + size] for start in range(0, count * size, size)]
 
-    def _written(self, block_ids: Any, blocks: list[int]) -> int:
-        """How many they are."""
-        if blocks:
-            given = self._given(block_ids, len(blocks))
-            self._ffi.buffer(given, _ID_BYTES * len(blocks))[:] = array("q", blocks).tobytes()
-        return len(blocks)
+
+@dataclass(slots=True)
+class _Managed:
+    """A manager with the requests that its caller knows by number, and what was found for them."""
+
+    manager: KVCacheManager
+    hasher: BlockHasher | None
+    pool: int
+    num_groups: int
+    requests: dict[int, Request] = field(default_factory=dict)
+    found: dict[int, tuple[KVCacheBlocks, int]] = field(default_factory=dict)
+
+    def request(self, number: int) -> Request:
+        """The request of a number. Raises ValueError."""
+        try:
+            return self.requests[number]
+        except KeyError:
+            raise ValueError(f"there is no request {number}, or it was deleted") from None
 
 
-def _arguments(options: str) -> dict[str, Any]:
-    """`eviction=lru,null_block=0` as arguments of `BlockPool`. Raises ValueError."""
+class ManagerFunctions(_Functions):
+    """The functions whose names begin with `poolproof_manager_`."""
+
+    def __init__(self, ffi: Any, words: _Words, pools: PoolFunctions) -> None:
+        super().__init__(ffi, words)
+        self._pools = pools
+        self._managers: dict[int, _Managed] = {}
+        self._num_made = 0
+
+    @_answering
+    def manager_new(
+        self, num_blocks: int, block_size: int, max_model_len: int, options: Any
+    ) -> int:
+        """A number that stands for the manager."""
+        given = _arguments("manager", self._text(options), _MANAGER_OPTIONS)
+        function, seed = given.pop("hash", "sha256"), given.pop("seed", None)
+        manager = KVCacheManager(num_blocks, block_size, max_model_len=max_model_len, **given)
+        hasher = BlockHasher(
+            function,
+            seed=secrets.token_bytes(32) if seed is None else seed,
+            block_size=block_size,
+        )
+        pool = self._pools.add(manager.block_pool, _HASH_SIZES[function])
+        self._num_made += 1
+        groups = len(given.get("groups", (FullAttention(),)))
+        caching = hasher if manager.enable_caching else None
+        self._managers[self._num_made] = _Managed(manager, caching, pool, groups)
+        return self._num_made
+
+    @_answering
+    def manager_delete(self, manager: int) -> int:
+        """Forget the manager, its requests and its pool."""
+        self._pools.drop(self._found(manager).pool)
+        del self._managers[manager]
+        return 0
+
+    @_answering
+    def manager_pool(self, manager: int) -> int:
+        """The number of its pool."""
+        return self._found(manager).pool
+
+    @_answering
+    def manager_request_new(  # noqa: PLR0917 -- C has no names for arguments
+        self, manager: int, request: int, tokens: Any, count: int, keys: Any, num_keys: int
+    ) -> int:
+        """A request without blocks."""
+        held = self._found(manager)
+        if request in held.requests:
+            raise ValueError(f"there is a request {request} already; delete it first")
+        token_ids = self._tokens(tokens, count)
+        extra = self._extra_keys(keys, num_keys)
+        held.requests[request] = Request(str(request), token_ids, hasher=held.hasher, **extra)
+        return 0
+
+    @_answering
+    def manager_request_append(self, manager: int, request: int, tokens: Any, count: int) -> int:
+        """More tokens."""
+        self._found(manager).request(request).append(self._tokens(tokens, count))
+        return 0
+
+    @_answering
+    def manager_request_truncate(self, manager: int, request: int, num_tokens: int) -> int:
+        """How many tokens are still computed."""
+        held = self._found(manager)
+        found = held.request(request)
+        kept = held.manager.truncate(found, num_tokens)
+        found.num_computed_tokens = kept
+        found.num_in_flight_tokens = min(found.num_in_flight_tokens, kept)
+        found.truncate(num_tokens)
+        return kept
+
+    @_answering
+    def manager_request_delete(self, manager: int, request: int) -> int:
+        """No blocks, and no request."""
+        held = self._found(manager)
+        held.manager.free(held.request(request))
+        del held.requests[request]
+        held.found.pop(request, None)
+        return 0
+
+    @_answering
+    def manager_computed_blocks(self, manager: int, request: int) -> int:
+        """How many tokens are cached."""
+        held = self._found(manager)
+        found = held.manager.get_computed_blocks(held.request(request))
+        held.found[request] = found
+        return found[1]
+
+    @_answering
+    def manager_allocate_slots(  # noqa: PLR0917 -- C has no names for arguments
+        self,
+        manager: int,
+        request: int,
+        num_new_tokens: int,
+        num_cached_tokens: int,
+        num_lookahead_tokens: int,
+        flags: int,
+    ) -> int:
+        """How many blocks were taken."""
+        held = self._found(manager)
+        asked = held.request(request)
+        if flags & ~(DELAY_CACHE | WHOLE_MUST_FIT):
+            raise ValueError(f"allocate_slots: there are no flags {flags}")
+        blocks, num_found = held.found.get(request, (None, 0))
+        if num_cached_tokens not in {0, num_found}:
+            raise ValueError(
+                f"allocate_slots: {num_cached_tokens} tokens of request {request} are said to be "
+                f"cached; poolproof_manager_computed_blocks found {num_found} since its last slots"
+            )
+        new = held.manager.allocate_slots(
+            asked,
+            num_new_tokens,
+            num_cached_tokens,
+            blocks if num_cached_tokens else None,
+            num_lookahead_tokens,
+            delay_cache_blocks=bool(flags & DELAY_CACHE),
+            full_sequence_must_fit=bool(flags & WHOLE_MUST_FIT),
+        )
+        if new is None:
+            raise MemoryError(
+                f"request {request} needs more blocks than the "
+                f"{held.manager.block_pool.num_free()} that are free"
+            )
+        held.found.pop(request, None)
+        asked.num_computed_tokens += num_cached_tokens
+        return sum(map(len, new.blocks))
+
+    @_answering
+    def manager_set_computed(
+        self, manager: int, request: int, num_tokens: int, num_in_flight: int
+    ) -> int:
+        """How far it is."""
+        held = self._found(manager)
+        found = held.request(request)
+        if not 0 <= num_in_flight <= num_tokens <= found.num_tokens:
+            raise ValueError(
+                f"set_computed: of {found.num_tokens} tokens of request {request} {num_tokens} "
+                f"cannot be computed, {num_in_flight} of them in flight"
+            )
+        if num_tokens and not any(held.manager.get_block_ids(found.request_id)):
+            raise ValueError(f"set_computed: request {request} has no blocks")
+        found.num_computed_tokens, found.num_in_flight_tokens = num_tokens, num_in_flight
+        return 0
+
+    @_answering
+    def manager_cache_blocks(self, manager: int, request: int, num_tokens: int) -> int:
+        """Its full blocks are found from now on."""
+        held = self._found(manager)
+        held.manager.cache_blocks(held.request(request), num_tokens)
+        return 0
+
+    @_answering
+    def manager_new_step(self, manager: int) -> int:
+        """A step begins."""
+        self._found(manager).manager.new_step_starts()
+        return 0
+
+    @_answering
+    def manager_preempt(self, manager: int, request: int) -> int:
+        """Its blocks are free."""
+        held = self._found(manager)
+        found = held.request(request)
+        held.manager.free(found)
+        held.found.pop(request, None)
+        found.num_computed_tokens = found.num_in_flight_tokens = 0
+        found.num_preemptions += 1
+        return 0
+
+    @_answering
+    def manager_block_table(self, manager: int, request: int, group: int, block_ids: Any) -> int:
+        """How many blocks, and which."""
+        held = self._found(manager)
+        if not 0 <= group < held.num_groups:
+            raise ValueError(f"there is no group {group} among {held.num_groups}")
+        table = held.manager.get_block_ids(held.request(request).request_id)[group]
+        return len(table) if block_ids == self._ffi.NULL else self._written(block_ids, table)
+
+    @_answering
+    def manager_reset_prefix_cache(self, manager: int) -> int:
+        """Whether it is empty."""
+        return int(self._found(manager).manager.reset_prefix_cache())
+
+    def _found(self, manager: int) -> _Managed:
+        try:
+            return self._managers[manager]
+        except KeyError:
+            raise ValueError(f"manager {manager} is none, or was deleted") from None
+
+    def _tokens(self, tokens: Any, count: int) -> list[int]:
+        token_ids = self._numbers(tokens, count)
+        if token_ids and min(token_ids) < 0:
+            raise ValueError(f"a token is a number of at least 0, not {min(token_ids)}")
+        return token_ids
+
+    def _extra_keys(self, keys: Any, count: int) -> dict[str, Any]:
+        """Adapter, salt and images as arguments of `Request`. Raises ValueError."""
+        found: dict[str, Any] = {"lora": None, "salt": None, "images": []}
+        given = self._given(keys, count)
+        for place in range(count):
+            key = given[place]
+            name = self._text(key.name)
+            if key.kind == IMAGE:
+                if key.first_token < 0 or key.num_tokens < 1:
+                    raise ValueError(
+                        f"an image cannot have {key.num_tokens} tokens from {key.first_token} on"
+                    )
+                found["images"].append(ImageSpan(name, key.first_token, key.num_tokens))
+                continue
+            if key.kind not in {ADAPTER, SALT}:
+                raise ValueError(f"there is no extra key of kind {key.kind}")
+            made = LoRA(name, self._text(key.path)) if key.kind == ADAPTER else Salt(name)
+            argument = "lora" if key.kind == ADAPTER else "salt"
+            if found[argument] is not None:
+                raise ValueError(f"a request has one {argument}, not two")
+            found[argument] = made
+        return found
+
+
+def _arguments(
+    what: str, options: str, known: Mapping[str, Callable[[str], Any]]
+) -> dict[str, Any]:
+    """`eviction=lru,null_block=0` as arguments. Raises ValueError."""
     found: dict[str, Any] = {}
     for part in filter(None, options.split(",")):
         name, is_given, value = part.partition("=")
-        if not is_given or name not in _OPTIONS:
-            raise ValueError(f"{part!r} is no option of a pool; known are {', '.join(_OPTIONS)}")
+        if not is_given or name not in known:
+            raise ValueError(f"{part!r} is no option of a {what}; known are {', '.join(known)}")
         try:
-            found[name] = _OPTIONS[name](value)
+            found[name] = known[name](value)
         except (ValueError, KeyError):
             raise ValueError(f"{name} cannot be {value!r}") from None
     return found
 
 
-_OPTIONS: dict[str, Callable[[str], Any]] = {
+_POOL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "enable_caching": {"true": True, "false": False}.__getitem__,
     "null_block": int,
     **dict.fromkeys(("eviction", "duplicates", "recache", "null_in_lists", "misuse"), str),
 }
 """Partial keys and events have no functions in the header."""
 
-_DECLARED = re.sub(
-    r"/\*.*?\*/|^#.*?$", "", HEADER.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
-)
-"""The header as cffi reads it: without comments and directives."""
+_HASH_SIZES = {"sha256": 32, "xxh128": 16, "xxh64": 8}
 
-FUNCTIONS = tuple(re.findall(r"\b(poolproof_\w+)\(", _DECLARED))
+
+def _groups(text: str) -> tuple[FullAttention, ...]:
+    return tuple(map(_group, text.split("+")))
+
+
+def _group(text: str) -> FullAttention:
+    kind, _, size = text.partition(":")
+    if text == "full":
+        return FullAttention()
+    if kind == "window":
+        return SlidingWindow(window=int(size))
+    if kind == "chunk":
+        return ChunkedLocal(chunk_size=int(size))
+    raise ValueError(text)
+
+
+_MANAGER_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "groups": _groups,
+    "hash": {name: name for name in _HASH_SIZES}.__getitem__,
+    "seed": bytes.fromhex,
+    "enable_caching": _POOL_OPTIONS["enable_caching"],
+    "use_eagle": _POOL_OPTIONS["enable_caching"],
+}
+"""Recurrent states are copied by whoever has them, and events are read in Python."""
+
+DECLARATIONS = re.sub(
+    r"^#ifdef __cplusplus.*?#endif$|/\*.*?\*/|^#.*?$",
+    "",
+    HEADER.read_text("utf-8"),
+    flags=re.DOTALL | re.MULTILINE,
+)
+"""The header as cffi reads it: without comments, directives, and what is for C++."""
+
+FUNCTIONS = tuple(re.findall(r"\b(poolproof_\w+)\(", DECLARATIONS))
 
 _FIND = """
 #include "{header}"
@@ -267,9 +575,24 @@ __attribute__((constructor)) static void find_environment(void) {{
 
 _START = """
 from _poolproof_c import ffi
-from poolproof.impl.c_interface import CFunctions
-CFunctions(ffi).bind()
+from poolproof.impl.c_interface import bind
+bind(ffi)
 """
+
+
+def bind(ffi: Any) -> None:
+    """Make the functions of the header call those above."""
+    words = _Words(ffi)
+    pools = PoolFunctions(ffi, words)
+    managers = ManagerFunctions(ffi, words, pools)
+    for name in FUNCTIONS:
+        method = name.removeprefix(_PREFIX)
+        if method == "error":
+            ffi.def_extern(name=name)(lambda: words.kept)
+            continue
+        functions = managers if method.startswith("manager_") else pools
+        # A call that ends in KeyboardInterrupt has this answer.
+        ffi.def_extern(name=name, error=FAILED)(getattr(functions, method))
 
 
 def build(folder: Path) -> Path:
@@ -286,7 +609,7 @@ def build(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / HEADER.name).write_text(HEADER.read_text("utf-8"), "utf-8")
     builder = cffi.FFI()
-    builder.embedding_api(_DECLARED)
+    builder.embedding_api(DECLARATIONS)
     source = _FIND.format(header=HEADER.name, python=_wide(sys.executable))
     builder.set_source("_poolproof_c", source, include_dirs=[str(folder.resolve())])
     builder.embedding_init_code(_START)

@@ -1,35 +1,66 @@
-"""The pool as a C library: each function of the header, what it answers, and a program over it."""
+"""Pool and manager as a C library: what each function answers, and a program over each."""
 
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from poolproof.impl import c_interface
 from poolproof.impl.block_pool import BlockPool
-from poolproof.impl.c_interface import HEADER, BuildError, CFunctions, build
+from poolproof.impl.c_interface import (
+    DECLARATIONS,
+    BuildError,
+    ManagerFunctions,
+    PoolFunctions,
+    bind,
+    build,
+)
 
 cffi = pytest.importorskip("cffi")
 
 ROOT = Path(__file__).resolve().parents[2]
 NONE, FEWER_FREE, MISUSE, FAILED = -1, -2, -3, -4
+ADAPTER, SALT, IMAGE = 1, 2, 3
+DELAY_CACHE, WHOLE_MUST_FIT = 1, 2
 SIZE = 8
-DECLARED = re.sub(
-    r"/\*.*?\*/|^#.*?$", "", HEADER.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
-)
+
+
+class Binding(cffi.FFI):
+    """Notes what becomes the functions of the library, and what a call that dies answers."""
+
+    def __init__(self):
+        super().__init__()
+        self.bound, self.answers = {}, {}
+
+    def def_extern(self, name, **answers):
+        self.answers[name] = answers
+        return lambda function: self.bound.update({name: function})
+
+
+class Calls:
+    """The functions by their names in the header, without `poolproof_`."""
+
+    def __init__(self, ffi):
+        bind(ffi)
+        self._bound = ffi.bound
+
+    def __getattr__(self, name):
+        return self._bound[f"poolproof_{name}"]
 
 
 class Caller:
     """Calls the functions with pointers, as C does, in this process."""
 
     def __init__(self):
-        self.ffi = cffi.FFI()
-        self.ffi.cdef(DECLARED)
-        self.calls = CFunctions(self.ffi)
+        self.ffi = Binding()
+        self.ffi.cdef(DECLARATIONS)
+        self.calls = Calls(self.ffi)
 
     def new(self, num_blocks=4, hash_size=SIZE, options=b""):
         given = self.ffi.NULL if options is None else self.ffi.new("char[]", options)
@@ -57,26 +88,28 @@ def c():
 
 
 def test_each_function_of_the_header_is_one_of_the_calls():
-    declared = re.findall(r"\bpoolproof_(\w+)\(", DECLARED)
-    methods = [name for name in vars(CFunctions) if not name.startswith("_")]
-    assert sorted([*declared, "bind", "failed"]) == sorted(methods)
+    declared = re.findall(r"\bpoolproof_(\w+)\(", DECLARATIONS)
+    methods = [
+        name
+        for functions, prefix in ((PoolFunctions, "pool_"), (ManagerFunctions, "manager_"))
+        for name in vars(functions)
+        if name.startswith(prefix)
+    ]
+    assert sorted(declared) == sorted([*methods, "error"])
 
 
-def test_the_functions_are_bound_by_the_names_of_the_header():
-    bound = {}
-
-    class Binding(cffi.FFI):
-        def def_extern(self, name, **answers):
-            return lambda method: bound.update({name: (method.__name__, answers)})
-
-    CFunctions(Binding()).bind()
-    assert bound["poolproof_pool_allocate"] == ("pool_allocate", {"error": FAILED})
-    assert bound["poolproof_pool_new"] == ("pool_new", {"error": FAILED})
-    assert bound["poolproof_error"] == ("error", {})
+def test_the_functions_are_bound_by_the_names_of_the_header(c):
+    assert c.ffi.bound["poolproof_pool_allocate"].__name__ == "pool_allocate"
+    assert c.ffi.bound["poolproof_manager_new"].__name__ == "manager_new"
+    answers = {name: {"error": FAILED} for name in c.ffi.bound} | {"poolproof_error": {}}
+    assert c.ffi.answers == answers
 
 
 def test_the_numbers_of_what_goes_wrong_are_those_of_the_header(c):
-    names = ("NONE", "FEWER_FREE", "MISUSE", "FAILED")
+    names = (
+        "NONE", "FEWER_FREE", "MISUSE", "FAILED", "ADAPTER", "SALT", "IMAGE", "DELAY_CACHE",
+        "WHOLE_MUST_FIT",
+    )  # fmt: skip
     library = c.ffi.dlopen(None)
     assert [getattr(library, f"POOLPROOF_{name}") for name in names] == [
         getattr(c_interface, name) for name in names
@@ -198,6 +231,262 @@ def test_what_nobody_foresaw_does_not_cross_into_c(c, monkeypatch):
     assert c.error == "out of order"
 
 
+@dataclass
+class Managed:
+    """Calls of one manager, with lists in the place of pointers."""
+
+    c: Caller
+    number: int
+
+    def __getattr__(self, name):
+        return partial(getattr(self.c.calls, f"manager_{name}"), self.number)
+
+    def request(self, number, tokens, *keys):
+        ffi = self.c.ffi
+        texts = [[ffi.new("char[]", text) for text in key[1:3]] for key in keys]
+        made = [
+            (key[0], *words, *key[3:]) for key, words in zip(keys, texts, strict=True)
+        ]  # alive until the call is over
+        given = ffi.new("poolproof_extra_key[]", made or 1)
+        return self.request_new(number, self.c.ids(*tokens), len(tokens), given, len(keys))
+
+    def more(self, number, *tokens):
+        return self.request_append(number, self.c.ids(*tokens), len(tokens))
+
+    def starts(self, number, tokens, *keys):
+        """Admitted and computed whole; how many of its tokens were cached."""
+        assert self.request(number, tokens, *keys) == 0
+        cached = self.computed_blocks(number)
+        assert self.allocate_slots(number, len(tokens) - cached, cached, 0, 0) >= 0
+        assert self.set_computed(number, len(tokens), 0) == 0
+        return cached
+
+    def table(self, number, group=0):
+        ids = self.c.ids(*[9] * 16)
+        return list(ids[0 : self.block_table(number, group, ids)])
+
+    @property
+    def num_free(self):
+        return self.c.calls.pool_num_free(self.pool())
+
+
+def manager(c, num_blocks=8, block_size=4, max_model_len=64, options=b""):
+    given = c.ffi.NULL if options is None else c.ffi.new("char[]", options)
+    number = c.calls.manager_new(num_blocks, block_size, max_model_len, given)
+    return Managed(c, number) if number > 0 else number
+
+
+def test_a_prefix_that_was_computed_is_shared(c):
+    kept = manager(c)
+    assert kept.starts(7, range(9)) == 0
+    assert kept.table(7) == [1, 2, 3]
+    assert kept.starts(8, [*range(8), 50]) == 8
+    assert kept.table(8) == [1, 2, 4]
+    assert c.calls.pool_ref_count(kept.pool(), 1) == 2
+    assert kept.num_free == 3
+    assert kept.request_delete(7) == kept.request_delete(8) == 0
+    assert kept.num_free == 7
+    assert kept.reset_prefix_cache() == 1
+    assert kept.starts(9, range(9)) == 0
+
+
+def test_the_pool_of_a_manager_answers_for_its_hashes(c):
+    for options, size in ((b"", 32), (b"hash=xxh128", 16), (b"hash=xxh64", 8)):
+        kept = manager(c, options=options)
+        kept.starts(1, range(5))
+        room = c.ffi.new("uint8_t[]", 40)
+        assert c.calls.pool_block_hash(kept.pool(), 1, room) == 1
+        assert bytes(room[size:40]) == bytes(40 - size)
+        assert any(room[0:size])
+        assert c.calls.pool_lookup(kept.pool(), room) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "num_shared"),
+    [
+        ([], [(SALT, b"mine", b"", 0, 0)], 0),
+        ([(SALT, b"mine", b"", 0, 0)], [(SALT, b"yours", b"", 0, 0)], 0),
+        ([(ADAPTER, b"a", b"/here", 0, 0)], [(ADAPTER, b"a", b"/there", 0, 0)], 0),
+        ([(ADAPTER, b"a", b"/here", 0, 0)], [(ADAPTER, b"a", b"/here", 0, 0)], 8),
+        ([(IMAGE, b"cat", b"", 5, 2)], [(IMAGE, b"dog", b"", 5, 2)], 4),
+        ([(IMAGE, b"cat", b"", 0, 1)], [(IMAGE, b"cat", b"", 0, 1)], 8),
+    ],
+)
+def test_what_else_the_kv_depends_on_keeps_requests_apart(c, one, other, num_shared):
+    kept = manager(c)
+    kept.starts(1, range(9), *one)
+    assert kept.starts(2, range(9), *other) == num_shared
+
+
+def test_a_seed_makes_the_hashes_of_two_managers_equal(c):
+    def first_hash(options):
+        kept = manager(c, options=options)
+        kept.starts(1, range(5))
+        room = c.ffi.new("uint8_t[]", 32)
+        c.calls.pool_block_hash(kept.pool(), 1, room)
+        return bytes(room)
+
+    assert first_hash(b"seed=00ff") == first_hash(b"seed=00ff") != first_hash(b"seed=01")
+    assert first_hash(b"") != first_hash(b"")
+
+
+def test_a_delayed_key_is_found_once_its_tokens_are_computed(c):
+    kept = manager(c)
+    kept.request(1, range(9))
+    assert kept.allocate_slots(1, 9, 0, 0, DELAY_CACHE) == 3
+    kept.request(2, range(9))
+    assert kept.computed_blocks(2) == 0
+    kept.set_computed(1, 9, 0)
+    assert kept.cache_blocks(1, 9) == 0
+    assert kept.computed_blocks(2) == 8
+
+
+def test_what_does_not_fit_changes_nothing(c):
+    kept = manager(c, num_blocks=4)
+    kept.starts(1, range(8))
+    kept.request(2, range(40, 52))
+    assert kept.allocate_slots(2, 12, 0, 0, 0) == FEWER_FREE
+    assert c.error == "request 2 needs more blocks than the 1 that are free"
+    assert kept.allocate_slots(2, 4, 0, 0, WHOLE_MUST_FIT) == FEWER_FREE
+    assert kept.num_free == 1
+    assert kept.allocate_slots(2, 4, 0, 0, 0) == 1
+
+
+def test_tokens_that_are_appended_need_slots_and_lookahead_takes_more(c):
+    kept = manager(c)
+    kept.starts(1, range(4))
+    assert kept.more(1, 4) == 0
+    assert kept.allocate_slots(1, 1, 0, 0, 0) == 1
+    assert kept.set_computed(1, 5, 1) == 0
+    assert kept.more(1, 5) == 0
+    assert kept.allocate_slots(1, 1, 0, 4, 0) == 1
+    assert kept.table(1) == [1, 2, 3]
+
+
+def test_a_preempted_request_begins_again_with_what_is_still_cached(c):
+    kept = manager(c)
+    kept.starts(1, range(9))
+    assert kept.preempt(1) == 0
+    assert (kept.table(1), kept.num_free) == ([], 7)
+    assert kept.computed_blocks(1) == 8
+    assert kept.allocate_slots(1, 1, 8, 0, 0) == 1
+    assert len(kept.table(1)) == 3
+
+
+def test_a_request_that_is_cut_computes_a_shared_block_again(c):
+    kept = manager(c)
+    kept.starts(1, range(9))
+    assert kept.request_truncate(1, 6) == 4
+    assert kept.table(1) == [1]
+    kept.more(1, 60, 61)
+    assert kept.allocate_slots(1, 4, 0, 0, 0) == 1
+    assert kept.set_computed(1, 8, 0) == 0
+    kept.request(2, [*range(6), 60, 61, 0])
+    assert kept.computed_blocks(2) == 8
+
+
+def test_groups_have_tables_of_their_own(c):
+    kept = manager(c, num_blocks=32, options=b"groups=full+window:4+chunk:8")
+    kept.starts(1, range(12))
+    kept.more(1, 12)
+    assert kept.allocate_slots(1, 1, 0, 0, 0) > 0
+    full, window, chunk = (kept.table(1, group) for group in range(3))
+    assert len(full) == len(window) == len(chunk) == 4
+    assert 0 not in full
+    assert window[:2] == chunk[:2] == [0, 0]
+    assert 0 not in window[2:] + chunk[2:]
+    assert kept.block_table(1, 0, c.ffi.NULL) == 4
+    assert kept.block_table(1, 3, c.ffi.NULL) == MISUSE
+    assert c.error == "there is no group 3 among 3"
+
+
+def test_without_caching_and_with_an_eagle_head_less_is_found(c):
+    off = manager(c, options=b"enable_caching=false")
+    off.starts(1, range(9))
+    assert off.starts(2, range(9)) == 0
+    eagle = manager(c, options=b"use_eagle=true")
+    eagle.starts(1, range(9))
+    assert eagle.starts(2, range(9)) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (b"eviction=lru", "'eviction=lru' is no option of a manager; known are groups, hash, seed"),
+        (b"groups=full+mamba", "groups cannot be 'full+mamba'"),
+        (b"groups=window:none", "groups cannot be 'window:none'"),
+        (b"groups=window:0", "groups cannot be 'window:0'"),
+        (b"hash=md5", "hash cannot be 'md5'"),
+        (b"seed=xyz", "seed cannot be 'xyz'"),
+        (b"seed=", "seed must be bytes and not empty"),
+        (b"use_eagle=1", "use_eagle cannot be '1'"),
+    ],
+)
+def test_a_manager_that_cannot_be_made_is_a_negative_number(c, options, words):
+    assert manager(c, options=options) == MISUSE
+    assert words in c.error
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda kept: kept.request(1, range(3)), "there is a request 1 already"),
+        (lambda kept: kept.request(2, [1, -1]), "a token is a number of at least 0, not -1"),
+        (lambda kept: kept.more(1, -5), "a token is a number of at least 0, not -5"),
+        (lambda kept: kept.more(2, 5), "there is no request 2"),
+        (lambda kept: kept.request_delete(2), "there is no request 2, or it was deleted"),
+        (lambda kept: kept.request(2, [1], (4, b"", b"", 0, 0)), "no extra key of kind 4"),
+        (lambda kept: kept.request(2, [1], *[(SALT, b"a", b"", 0, 0)] * 2), "has one salt"),
+        (lambda kept: kept.request(2, [1], *[(ADAPTER, b"", b"", 0, 0)] * 2), "has one lora"),
+        (lambda kept: kept.request(2, [1], (IMAGE, b"a", b"", 0, 0)), "have 0 tokens from 0 on"),
+        (lambda kept: kept.request(2, [1], (IMAGE, b"a", b"", -1, 1)), "have 1 tokens from -1 on"),
+        (lambda kept: kept.allocate_slots(1, 1, 0, 0, 4), "there are no flags 4"),
+        (lambda kept: kept.allocate_slots(1, -1, 0, 0, 0), "must be ints of at least 0"),
+        (lambda kept: kept.allocate_slots(1, 1, 4, 0, 0), "found 8 since its last slots"),
+        (lambda kept: kept.set_computed(1, 10, 0), "of 9 tokens of request 1 10 cannot be"),
+        (lambda kept: kept.set_computed(1, 2, 3), "3 of them in flight"),
+        (lambda kept: kept.request_truncate(1, 10), "cannot be cut to 10"),
+        (lambda kept: kept.cache_blocks(1, 99), "99"),
+    ],
+)
+def test_what_a_manager_refuses_changes_nothing_and_says_why(c, call, words):
+    kept = manager(c)
+    kept.starts(1, range(9))
+    before = (kept.table(1), kept.num_free, kept.computed_blocks(1))
+    assert call(kept) == MISUSE
+    assert words in c.error
+    assert (kept.table(1), kept.num_free, kept.computed_blocks(1)) == before
+
+
+def test_computed_tokens_need_blocks(c):
+    kept = manager(c)
+    kept.request(1, range(9))
+    assert kept.set_computed(1, 4, 0) == MISUSE
+    assert c.error == "set_computed: request 1 has no blocks"
+    assert kept.set_computed(1, 0, 0) == 0
+
+
+def test_hits_that_were_looked_up_serve_one_allocation(c):
+    kept = manager(c)
+    kept.starts(1, range(9))
+    kept.request(2, range(9))
+    assert kept.computed_blocks(2) == 8
+    assert kept.allocate_slots(2, 1, 8, 0, 0) == 1
+    assert kept.allocate_slots(2, 1, 8, 0, 0) == MISUSE
+
+
+def test_a_manager_that_was_deleted_takes_its_pool_with_it(c):
+    first, second = manager(c), manager(c)
+    first_pool = first.pool()
+    assert c.calls.manager_delete(first.number) == 0
+    assert first.computed_blocks(1) == MISUSE
+    assert c.error == "manager 1 is none, or was deleted"
+    assert c.calls.pool_num_free(first_pool) == MISUSE
+    assert second.num_free == 7
+    assert second.new_step() == 0
+    assert first.new_step() == MISUSE
+
+
 def test_what_keeps_a_library_from_being_built_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sysconfig, "get_config_var", lambda name: 0)
     with pytest.raises(BuildError, match="has no shared library to link with"):
@@ -215,18 +504,37 @@ def test_the_path_of_an_environment_is_one_string_of_c():
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The example: the pool behind the protocol of programs, all of it in C."""
-    compiler = shutil.which("cc")
-    if compiler is None or not sysconfig.get_config_var("Py_ENABLE_SHARED"):
+def library(tmp_path_factory):
+    """Header and library, in a folder of their own."""
+    if shutil.which("cc") is None or not sysconfig.get_config_var("Py_ENABLE_SHARED"):
         pytest.skip("there is no C compiler (cc) here, or no shared library of Python")
-    folder = tmp_path_factory.mktemp("embedded")
-    library = build(folder)
-    sources = [ROOT / "examples/embedded/main.c", *(ROOT / "examples/c").glob("poolproof_*.c")]
-    command = [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{folder}", *sources]
-    command += [library, f"-Wl,-rpath,{folder}", "-o", folder / "embedded_pool"]
+    return build(tmp_path_factory.mktemp("embedded"))
+
+
+def built(library, name, compiler, *sources):
+    """A program over the library, beside it."""
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"there is no {compiler[0]} here")
+    folder = library.parent
+    command = [*compiler, "-Wall", "-Wextra", "-Werror", f"-I{folder}", *sources]
+    command += [library, f"-Wl,-rpath,{folder}", "-o", folder / name]
     subprocess.run(command, check=True)
-    return folder / "embedded_pool"
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def pool_program(library):
+    """The example: the pool behind the protocol of programs, all of it in C."""
+    sources = [ROOT / "examples/embedded/main.c", *(ROOT / "examples/c").glob("poolproof_*.c")]
+    return built(library, "embedded_pool", ["cc", "-std=c11"], *sources)
+
+
+@pytest.fixture(scope="module")
+def manager_program(library):
+    """The same with the manager, in C++."""
+    served = [ROOT / "examples/cpp" / f"poolproof_{part}.cpp" for part in ("manager", "messages")]
+    main = ROOT / "examples/embedded/manager.cpp"
+    return built(library, "embedded_manager", ["c++", "-std=c++17"], main, *served)
 
 
 def poolproof(*arguments):
@@ -234,16 +542,31 @@ def poolproof(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_program_in_c_embeds_the_pool(program):
-    done = poolproof("protocol", "smoke", f"cmd:{program}")
+def test_a_program_in_c_embeds_the_pool(pool_program):
+    done = poolproof("protocol", "smoke", f"cmd:{pool_program}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_program_in_cpp_embeds_the_manager(manager_program):
+    done = poolproof("protocol", "smoke", f"cmd:{manager_program}")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.deep
-def test_the_embedded_pool_holds_and_a_wrong_use_of_it_does_not(program, tmp_path):
+@pytest.mark.parametrize(
+    ("program", "bug", "invariant"),
+    [
+        ("pool_program", "frees-backwards", "ORD"),
+        ("manager_program", "no-extra-keys", "DATA"),
+    ],
+)
+def test_what_is_embedded_holds_and_a_wrong_use_of_it_does_not(
+    program, bug, invariant, tmp_path, request
+):
+    path = request.getfixturevalue(program)
     report = ["--depth", "quick", "--report", str(tmp_path)]
-    done = poolproof("certify", f"cmd:{program}", *report)
+    done = poolproof("certify", f"cmd:{path}", *report)
     assert done.returncode == 0, done.stdout + done.stderr
-    done = poolproof("certify", f"cmd:{program} --bug frees-backwards", *report)
+    done = poolproof("certify", f"cmd:{path} --bug {bug}", *report)
     assert done.returncode == 1
-    assert "ORD" in done.stdout
+    assert invariant in done.stdout
