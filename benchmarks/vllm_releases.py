@@ -61,14 +61,20 @@ def row(target: str, workers: int) -> dict[str, Any]:
             for name, usual in defaults.items()
             if (value := found["profile"].get(name, usual)) not in {usual, "misuse"}
         },
-        "findings": [
-            {name: each[name] for name in ("invariant", "severity", "num_commands", "sentence")}
-            for each in found["findings"]
-        ],
+        "findings": kinds_of(found["findings"]),
         "not_driven": [note for note in found["notes"] if "not driven" in note],
         "not_run": found["not_run"],
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def kinds_of(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was broken and how badly, each once; what is taken for a form may be another bug."""
+    kept: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in (form for finding in findings for form in (finding, *finding["forms"])):
+        kind = {name: each[name] for name in ("invariant", "severity", "num_commands", "sentence")}
+        kept.setdefault((kind["invariant"], kind["severity"]), kind)
+    return list(kept.values())
 
 
 def main() -> int:

@@ -241,9 +241,10 @@ def _is_of(finding: Finding, stage: StageResult) -> bool:
 def _in_short(certificate: Certificate, finding: Finding) -> str:
     passes = finding not in failing(certificate)
     word = finding.status.value if finding.status is not FindingStatus.NEW else "below --fail-on"
-    invariant = finding.violation.invariant
+    invariants = dict.fromkeys(form.violation.invariant for form in finding.each_form)
     forms = f", {len(finding.forms) + 1} forms" if finding.forms else ""
-    return f"{word if passes else 'REFUSED'} {finding.fingerprint} ({invariant}{forms})"
+    words = f"{', '.join(invariants)}{forms}"
+    return f"{word if passes else 'REFUSED'} {finding.fingerprint} ({words})"
 
 
 def _tail(certificate: Certificate) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ Also draws a bare trace, for `poolproof show`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +56,7 @@ MOST_COMMANDS = 12
 """So many commands that lead to a wrong read are written out."""
 
 MOST_FORMS = 8
-"""So many of the other forms of a finding are listed."""
+"""So many of the other forms of a finding are listed, unless more invariants were broken."""
 
 _LABEL_WIDTH = len("as a test")
 
@@ -228,11 +229,26 @@ def _clipped(meaning: str) -> str:
 
 
 def _forms(finding: Finding) -> Iterator[tuple[str, str]]:
-    """The other forms of the same bug, a line each."""
-    for form in finding.forms[:MOST_FORMS]:
-        yield "also met", form_words(form)
-    if len(finding.forms) > MOST_FORMS:
-        yield "also met", f"and in {len(finding.forms) - MOST_FORMS} more forms"
+    """The other forms of the same bug, a line each; of many at least one of each invariant.
+
+    What is taken for a form may be another bug, and an invariant of its own is the best hint.
+    """
+    met = {finding.violation.invariant}
+    first_of_each: list[Finding] = []
+    for form in finding.forms:
+        if form.violation.invariant not in met:
+            met.add(form.violation.invariant)
+            first_of_each.append(form)
+    others = [form for form in finding.forms if form not in first_of_each]
+    left_out = others[max(0, MOST_FORMS - len(first_of_each)) :]
+    for form in finding.forms:
+        if form not in left_out:
+            yield "also met", form_words(form)
+    if left_out:
+        counts = Counter(form.violation.invariant for form in left_out)
+        of_each = ", ".join(f"{count} {invariant}" for invariant, count in counts.items())
+        forms = "form" if len(left_out) == 1 else "forms"
+        yield "also met", f"and in {len(left_out)} more {forms}: {of_each}"
 
 
 def form_words(form: Finding) -> str:

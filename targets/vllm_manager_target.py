@@ -39,7 +39,7 @@ from poolproof.targets.vllm_manager_layouts import (
     NOT_DRIVEN,
     NamedLayout,
 )
-from poolproof.targets.vllm_shape import parameters_of, shape_of
+from poolproof.targets.vllm_shape import frees_to_either_end, parameters_of, shape_of
 from poolproof.targets.vllm_target import eviction_of
 
 __all__ = [
@@ -336,12 +336,16 @@ def _rows_of_release(
 ) -> dict[str, Any]:
     """The rows in which a release differs from the newest: its queue, the last block of a hit."""
     layout = parts.layout
-    shape = shape_of(modules("vllm.v1.core.block_pool").BlockPool)
+    pool_class = modules("vllm.v1.core.block_pool").BlockPool
+    shape = shape_of(pool_class)
     rows: dict[str, Any] = {}
     try:
         eviction = apart(lambda: eviction_of(shape, has_null=True))
     except NoAnswerError:
         eviction = None
+    if frees_to_either_end(pool_class):
+        # Each kind of attention says which of its blocks go to the front, and when.
+        eviction = "unspecified"
     if eviction is not None:
         rows["eviction"] = eviction
     if layout.use_eagle and len(layout.groups) > 1:

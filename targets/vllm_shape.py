@@ -17,7 +17,13 @@ from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, misfit, require_fit
 from poolproof.targets.vllm_requests import StandInRequest
 
-__all__ = ["VLLM_REQUIRED", "VllmShape", "parameters_of", "shape_of"]
+__all__ = [
+    "VLLM_REQUIRED",
+    "VllmShape",
+    "frees_to_either_end",
+    "parameters_of",
+    "shape_of",
+]
 
 VLLM_REQUIRED = ("get_new_blocks", "free_blocks", "touch", "cache_full_blocks", "get_cached_block")
 
@@ -192,6 +198,11 @@ def shape_of(cls: type) -> VllmShape:
         without=frozenset(left_out),
         hash_class=_hash_class_beside(cls),
     )
+
+
+def frees_to_either_end(cls: type) -> bool:
+    """Whether who frees blocks says to which end of the queue they go, as in 0.23 alone."""
+    return any(each.name == "prepend" for each in parameters_of(cls, "free_blocks"))
 
 
 def parameters_of(cls: type, method: str) -> list[inspect.Parameter]:

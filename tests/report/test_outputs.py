@@ -145,6 +145,26 @@ def test_every_form_of_a_finding_is_listed_in_all_outputs(samples, tmp_path):
     assert (tmp_path / "out" / "f-00000002.jsonl").exists()
 
 
+def test_of_many_forms_each_invariant_is_named(samples):
+    """Forms are told by likeness: what broke another invariant may be another bug."""
+
+    def form(number, invariant):
+        found = samples.of_severity(Severity.LEAK, f"f-0000{number:04}")
+        broken = samples.replace(found.violation, invariant=invariant)
+        trace = samples.replace(found.trace, violation=broken)
+        return samples.replace(found, violation=broken, trace=trace)
+
+    forms = [form(number, "IDX") for number in range(12)]
+    forms += [form(12, "I1"), form(13, "I1"), form(14, "ORD")]
+    judged = judge(samples.certificate(samples.finding(forms=tuple(forms))), Rules())
+    text = plain_text(certificate_document(judged))
+    assert "REFUSED f-7d3f0a11 (IDX, I1, ORD, 16 forms)" in text
+    listed = [line for line in text.splitlines() if "of blocks, lookup, 5 commands" in line]
+    assert len(listed) == 8
+    assert sum("f-00000012  I1," in line or "f-00000014  ORD," in line for line in listed) == 2
+    assert "and in 7 more forms: 6 IDX, 1 I1" in text
+
+
 def test_junit_skips_a_finding_that_does_not_fail(samples):
     rules = Rules(baseline=baseline_of(samples.certificate(samples.finding())))
     judged = judge(samples.certificate(samples.finding()), rules)

@@ -1,4 +1,4 @@
-"""Managers of vLLM's first releases under the signatures that later ones have."""
+"""Managers of vLLM's earlier releases: other signatures than later ones have, and other rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.targets.vllm_manager import EarlyManager
 from poolproof.targets.vllm_manager_target import is_from_0_33
 from poolproof.targets.vllm_requests import vllm_requests
+from poolproof.targets.vllm_shape import frees_to_either_end
 
 
 def request(num_tokens, num_computed_tokens=0):
@@ -137,3 +138,22 @@ def test_a_salt_that_a_release_does_not_know_makes_other_tokens_of_those_under_i
 )  # fmt: skip
 def test_a_release_from_0_33_on_is_told_by_its_number(version, is_later):
     assert is_from_0_33(version) is is_later
+
+
+class Pool023:
+    """Each kind of attention says which of its blocks are the next to be taken."""
+
+    def free_blocks(self, ordered_blocks, prepend=False):
+        pass
+
+
+class Pool024:
+    """The pool tells by the hash."""
+
+    def free_blocks(self, ordered_blocks):
+        pass
+
+
+def test_a_pool_that_is_told_to_which_end_blocks_go_has_no_order_of_its_own():
+    assert frees_to_either_end(Pool023)
+    assert not frees_to_either_end(Pool024)
