@@ -6,7 +6,11 @@ then the next, so that an interrupted run compares like with like. What is not r
 that it has. Without a name it is the last patch of each minor release from 0.8 on
 that the package index has. Exit status 1 when a certificate could not be had.
 
-Usage: python benchmarks/vllm_releases.py [VERSION ...] [--targets NAMES] [--workers N] [--record]
+With --repaired the managers alone, and of each a copy whose hashes tell apart what they confuse
+(docs/repairs/distinct-keys*.diff): what else a release has is seen only then.
+
+Usage: python benchmarks/vllm_releases.py [VERSION ...] [--targets NAMES] [--workers N] [--repaired]
+                                          [--record]
 """
 
 from __future__ import annotations
@@ -28,6 +32,14 @@ from poolproof.targets.vllm_release import RELEASES, fetch_vllm
 
 _NOT_DRIVEN = 2
 _DEPTH = "quick"
+
+_MANAGER = "vllm-manager"
+_REPAIRED = "vllm-manager-repaired"
+"""The name of a row, and of no target."""
+
+_REPAIRS = Path(__file__).resolve().parents[1] / "docs" / "repairs"
+_DISTINCT_KEYS = [_REPAIRS / f"distinct-keys{release}.diff" for release in ("", "-0.18")]
+"""For releases from 0.19 on, and for those up to 0.18, whose hashes leave out where an image is."""
 
 
 def latest_patches() -> list[str]:
@@ -68,6 +80,15 @@ def row(target: str, workers: int) -> dict[str, Any]:
     }
 
 
+def repaired_row(version: str, workers: int) -> dict[str, Any]:
+    """The row of a manager whose hashes are repaired, by the first diff that applies."""
+    for repair in _DISTINCT_KEYS:
+        found = row(f"{_MANAGER}@{version}[patch={repair}]", workers)
+        if "does not apply" not in found.get("why", ""):
+            break
+    return found
+
+
 def kinds_of(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What was broken and how badly, each once; what is taken for a form may be another bug."""
     kept: dict[tuple[str, str], dict[str, Any]] = {}
@@ -83,17 +104,22 @@ def main() -> int:
     parser.add_argument("versions", nargs="*", metavar="VERSION")
     parser.add_argument("--targets", default=",".join(RELEASES), help="some of these, by commas")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--repaired", action="store_true", help="managers with distinct keys")
     add_destination(parser, "vllm_releases")
     arguments = parser.parse_args()
+    names = [_REPAIRED] if arguments.repaired else arguments.targets.split(",")
     path: Path = arguments.json
     known = json.loads(path.read_text("utf-8"))["releases"] if path.is_file() else {}
     status = 0
     versions = arguments.versions or latest_patches()
-    for name in arguments.targets.split(","):
+    for name in names:
         for version in versions:
             try:
                 fetch_vllm(version)
-                found = row(f"{name}@{version}", arguments.workers)
+                if name == _REPAIRED:
+                    found = repaired_row(version, arguments.workers)
+                else:
+                    found = row(f"{name}@{version}", arguments.workers)
             except TargetError as error:
                 found = {"verdict": "failed", "why": str(error)}
             known.setdefault(version, {})[name] = found

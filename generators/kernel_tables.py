@@ -41,7 +41,8 @@ def kernel_targets() -> str:
     ]
     lines.append("| largest error over bound | " + " | ".join(worst) + " |")
     times = [str(row.get("cpu_s", "-")) for row in targets.values()]
-    lines.append("| seconds of one core | " + " | ".join(times) + " |")
+    if any(time != "-" for time in times):
+        lines.append("| seconds of one core | " + " | ".join(times) + " |")
     versions = ", ".join(
         f"`{name}`: {row['version']}, {row['device']}" for name, row in targets.items()
     )
