@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
@@ -63,38 +64,42 @@ def _answering(
 
     @wraps(method)
     def answer(functions: Functions, /, *given: Given.args, **named: Given.kwargs) -> int:
-        try:
-            return method(functions, *given, **named)
-        except MemoryError as error:
-            return functions.failed(FEWER_FREE, error)
-        except (ValueError, TypeError, IndexError) as error:
-            return functions.failed(MISUSE, error)
-        except Exception as error:  # noqa: BLE001 -- nothing may cross into C
-            return functions.failed(FAILED, error)
+        # The interpreter may go on with another thread in the middle of a method.
+        with functions.turn:
+            try:
+                return method(functions, *given, **named)
+            except MemoryError as error:
+                return functions.failed(FEWER_FREE, error)
+            except (ValueError, TypeError, IndexError) as error:
+                return functions.failed(MISUSE, error)
+            except Exception as error:  # noqa: BLE001 -- nothing may cross into C
+                return functions.failed(FAILED, error)
 
     return answer
 
 
-class _Words:
-    """Why the last call that failed did, for functions of both kinds."""
+class _Shared:
+    """Why the last call that failed did, and whose turn it is, for functions of both kinds."""
 
     def __init__(self, ffi: Any) -> None:
         self._ffi = ffi
-        self.kept = ffi.new("char[]", b"")
+        self.error = ffi.new("char[]", b"")
+        self.turn = Lock()
 
     def keep(self, error: Exception) -> None:
-        self.kept = self._ffi.new("char[]", str(error).encode("utf-8", "replace"))
+        self.error = self._ffi.new("char[]", str(error).encode("utf-8", "replace"))
 
 
 class _Functions:
     """What calls with the pointers of an `ffi` have in common."""
 
-    def __init__(self, ffi: Any, words: _Words) -> None:
-        self._ffi, self._words = ffi, words
+    def __init__(self, ffi: Any, shared: _Shared) -> None:
+        self._ffi, self._shared = ffi, shared
+        self.turn = shared.turn
 
     def failed(self, number: int, error: Exception) -> int:
         """Keep the words of what went wrong, and return its number."""
-        self._words.keep(error)
+        self._shared.keep(error)
         return number
 
     def _given(self, pointer: Any, count: int) -> Any:
@@ -129,8 +134,8 @@ class PoolFunctions(_Functions):
     A pool is a number and no pointer, so that one that was deleted is an error and no crash.
     """
 
-    def __init__(self, ffi: Any, words: _Words) -> None:
-        super().__init__(ffi, words)
+    def __init__(self, ffi: Any, shared: _Shared) -> None:
+        super().__init__(ffi, shared)
         self._pools: dict[int, tuple[BlockPool, int]] = {}
         self._num_made = 0
 
@@ -287,8 +292,8 @@ class _Managed:
 class ManagerFunctions(_Functions):
     """The functions whose names begin with `poolproof_manager_`."""
 
-    def __init__(self, ffi: Any, words: _Words, pools: PoolFunctions) -> None:
-        super().__init__(ffi, words)
+    def __init__(self, ffi: Any, shared: _Shared, pools: PoolFunctions) -> None:
+        super().__init__(ffi, shared)
         self._pools = pools
         self._managers: dict[int, _Managed] = {}
         self._num_made = 0
@@ -350,6 +355,7 @@ class ManagerFunctions(_Functions):
         held = self._found(manager)
         found = held.request(request)
         kept = held.manager.truncate(found, num_tokens)
+        held.found.pop(request, None)
         found.num_computed_tokens = kept
         found.num_in_flight_tokens = min(found.num_in_flight_tokens, kept)
         found.truncate(num_tokens)
@@ -582,13 +588,13 @@ bind(ffi)
 
 def bind(ffi: Any) -> None:
     """Make the functions of the header call those above."""
-    words = _Words(ffi)
-    pools = PoolFunctions(ffi, words)
-    managers = ManagerFunctions(ffi, words, pools)
+    shared = _Shared(ffi)
+    pools = PoolFunctions(ffi, shared)
+    managers = ManagerFunctions(ffi, shared, pools)
     for name in FUNCTIONS:
         method = name.removeprefix(_PREFIX)
         if method == "error":
-            ffi.def_extern(name=name)(lambda: words.kept)
+            ffi.def_extern(name=name)(lambda: shared.error)
             continue
         functions = managers if method.startswith("manager_") else pools
         # A call that ends in KeyboardInterrupt has this answer.

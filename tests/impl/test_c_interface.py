@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -220,6 +221,29 @@ def test_a_pool_that_was_deleted_is_an_error_and_others_stay(c):
         assert c.error == "pool 1 is none, or was deleted"
     assert c.calls.pool_num_free(0) == MISUSE
     assert c.calls.pool_num_free(second) == 4
+
+
+def test_calls_of_several_threads_take_turns(c):
+    pool = c.new(num_blocks=64)
+
+    def takes_and_gives_back():
+        block_ids = c.ids(*[0] * 4)
+        return [
+            (c.calls.pool_allocate(pool, 4, block_ids), c.calls.pool_free(pool, block_ids, 4))
+            for _ in range(400)
+        ]
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            runs = [threads.submit(takes_and_gives_back) for _ in range(8)]
+        assert {answer for run in runs for answer in run.result()} == {(0, 0)}
+    finally:
+        sys.setswitchinterval(usual)
+    order = c.ids(*[0] * 64)
+    assert c.calls.pool_free_order(pool, order) == 64
+    assert sorted(order) == list(range(64))
 
 
 def test_what_nobody_foresaw_does_not_cross_into_c(c, monkeypatch):
@@ -473,6 +497,16 @@ def test_hits_that_were_looked_up_serve_one_allocation(c):
     assert kept.computed_blocks(2) == 8
     assert kept.allocate_slots(2, 1, 8, 0, 0) == 1
     assert kept.allocate_slots(2, 1, 8, 0, 0) == MISUSE
+
+
+def test_what_was_found_before_a_cut_is_forgotten(c):
+    kept = manager(c)
+    kept.starts(1, range(9))
+    kept.request(2, range(9))
+    assert kept.computed_blocks(2) == 8
+    assert kept.request_truncate(2, 5) == 0
+    assert kept.allocate_slots(2, 1, 8, 0, 0) == MISUSE
+    assert kept.computed_blocks(2) == 4
 
 
 def test_a_manager_that_was_deleted_takes_its_pool_with_it(c):
