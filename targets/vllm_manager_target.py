@@ -308,7 +308,7 @@ def _layout(
     if isinstance(parts, VllmParts):
         layout = parts.layout
         if modules is not None:
-            why_not = _refused(parts)
+            why_not = _refused(parts) or _keeps_what_is_passed_by(parts)
             rows = {} if why_not else _rows_of_release(parts, modules, version)
             layout = replace(layout, rows={**layout.rows, **rows})
             parts = None if why_not else parts
@@ -437,6 +437,37 @@ def _refused(parts: VllmParts) -> str:
         return apart(construct)
     except NoAnswerError:
         return ""
+
+
+def _keeps_what_is_passed_by(parts: VllmParts) -> str:
+    """Why states inside blocks are not driven, or nothing.
+
+    From 0.26 to 0.31 a state is kept where a request's tokens end when it is scheduled, and copied
+    out when more are. Their scheduler schedules a request once a step; in the contract tokens may
+    be appended before the step, which then computes past the state that was kept.
+    """
+    hash_tokens = int(parts.layout.rows.get("hash_tokens", 0))
+    if not hash_tokens:
+        return ""
+
+    def question() -> bool:
+        manager: Any = ManagerAdapter(parts, 24)
+        manager.admit(0, [0] * hash_tokens)
+        manager.append(0, [0])
+        manager.step([(0, hash_tokens + 1)])
+        return bool(manager.lookup_prefix([0] * (hash_tokens + 1)))
+
+    try:
+        is_kept = apart(question)
+    except NoAnswerError:
+        return ""
+    if not is_kept:
+        return ""
+    return (
+        "this release keeps the state behind the first tokens of a step also where the same step "
+        "computes further; its scheduler schedules a request once a step, `append` does not wait "
+        "for one"
+    )
 
 
 def _parts(cls: type, layout: NamedLayout, modules: Callable[[str], Any] | None) -> EngineParts:
