@@ -354,9 +354,12 @@ def _rows_of_release(
         rows["keyed"] = "full"
     if not parts.knows("hash_block_size"):
         rows |= _rows_up_to_0_11(parts)
-    if is_from_0_33(version) and layout.use_eagle and layout.retention_tokens is not None:
-        # Windows keep one checkpoint more, a block before where the full groups had more cached
-        # (for a drafting head of a sibling), for which `keyed` has no word.
+    keeps_checkpoints = layout.retention_tokens is not None or any(
+        group.kind == "state" for group in layout.groups
+    )
+    if is_from_0_33(version) and layout.use_eagle and keeps_checkpoints:
+        # Windows and states keep one checkpoint more, a block before where the full groups had more
+        # cached (for a drafting head of a sibling), for which `keyed` has no word.
         rows |= {"index": "content", "hits": "sound"}
     return rows
 
