@@ -84,6 +84,9 @@ def repaired_row(version: str, workers: int) -> dict[str, Any]:
     """The row of a manager whose hashes are repaired, by the first diff that applies."""
     for repair in _DISTINCT_KEYS:
         found = row(f"{_MANAGER}@{version}[patch={repair}]", workers)
+        if "why" in found:
+            # Where the checkout lies is nobody's business.
+            found["why"] = found["why"].replace(f"{repair}", repair.name)
         if "does not apply" not in found.get("why", ""):
             break
     return found

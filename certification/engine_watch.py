@@ -6,7 +6,9 @@ of a right one. The target runs where this runs: in a worker, if it is to be iso
 
 from __future__ import annotations
 
-from poolproof.certification.manager_watch import Seen, Watched
+from collections.abc import Container
+
+from poolproof.certification.manager_watch import Seen, Watched, without_state
 from poolproof.contract.commands import Command
 from poolproof.contract.engine_plan import PlannedPart
 from poolproof.contract.shown_state import Held, ShownState
@@ -22,15 +24,23 @@ from poolproof.targets.target import Make
 __all__ = ["watch_engine"]
 
 
-def watch_engine(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
-    """What the engine shows before any command and after each one that could be applied."""
-    watched = Watched()
+def watch_engine(
+    trace: Trace,
+    make: Make,
+    beacon: Beacon | None = None,
+    wanted: Container[int] | None = None,
+) -> Watched:
+    """What the engine shows before any command and after each one that could be applied.
+
+    `wanted` are the commands, from 1, of which the tables are kept, as in `watch`.
+    """
+    watched = Watched(has_all=wanted is None)
     session = start_session(trace, make)
     if isinstance(session, Violation):
         watched.violation = session
         return watched
     assert isinstance(session, EngineSession)
-    watched.seen.append(Seen(ShownState(None, ()), ()))
+    watched.add(Seen(ShownState(None, ()), ()))
     for number, command in enumerate(trace.commands, start=1):
         if watched.violation is not None:
             break
@@ -40,7 +50,8 @@ def watch_engine(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watc
         if beacon is not None:
             beacon.bump()
         watched.violation = session.step(command)
-        watched.seen.append(_seen(session.last, command))
+        seen = _seen(session.last, command)
+        watched.add(seen if wanted is None or number in wanted else without_state(seen))
     return watched
 
 

@@ -26,7 +26,7 @@ from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.replay import start_session
 from poolproof.targets.target import Make
 
-__all__ = ["Seen", "Watched", "watch"]
+__all__ = ["Seen", "Watched", "watch", "without_state"]
 
 _METHODS = frozenset(MANAGER_METHODS.values())
 
@@ -74,19 +74,24 @@ class Watched:
     violation: Violation | None = None
     left_out: int = 0
     has_all: bool = True
+    num_ids: int = 0
 
     @property
     def shown(self) -> tuple[ShownState, ...]:
         """What the target showed, as a trace keeps it; nothing where a state was left out."""
         return tuple(seen.shown for seen in self.seen) if self.has_all else ()
 
-    def forget_states(self) -> None:
-        """Leave nothing of the states but the answers."""
-        self.has_all = False
-        self.seen[:] = map(_without_state, self.seen)
+    def add(self, seen: Seen) -> None:
+        """A further state; where all of them are too many for a trace's file, none is kept."""
+        self.seen.append(seen)
+        self.num_ids += seen.shown.num_ids
+        if self.has_all and self.num_ids > MOST_SHOWN_IDS:
+            self.has_all = False
+            self.seen[:] = map(without_state, self.seen)
 
 
-def _without_state(seen: Seen) -> Seen:
+def without_state(seen: Seen) -> Seen:
+    """The same with nothing but the answer."""
     return replace(seen, shown=ShownState(None, (), seen.answer), index=())
 
 
@@ -119,9 +124,7 @@ def watch(
     prefix_of = functools.cache(session.model.names.prefix)
     watched.violation = session.first_look()
     is_wanted = wanted is None or 0 in wanted
-    first = _state(session, ear, prefix_of) if is_wanted else Seen(ShownState(None, ()), ())
-    watched.seen.append(first)
-    num_ids = first.shown.num_ids
+    watched.add(_state(session, ear, prefix_of) if is_wanted else Seen(ShownState(None, ()), ()))
     for number, command in enumerate(trace.commands, start=1):
         if watched.violation is not None:
             break
@@ -137,10 +140,7 @@ def watch(
             after = _state(session, ear, prefix_of, command)
         else:
             after = Seen(ShownState(None, (), ear.answer), ())
-        watched.seen.append(replace(after, command=command, batch=batch, chain=chain))
-        num_ids += after.shown.num_ids
-        if watched.has_all and num_ids > MOST_SHOWN_IDS:
-            watched.forget_states()
+        watched.add(replace(after, command=command, batch=batch, chain=chain))
     return watched
 
 

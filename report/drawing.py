@@ -380,7 +380,7 @@ def rows_left_out(trace: Trace) -> range:
     What broke something has its row, and so has the command before it.
     """
     end = len(trace.commands) + 1 - _LAST_ROWS
-    if trace.violation is not None:
+    if trace.violation is not None and trace.violation.command_index + 1 >= _FIRST_ROWS:
         end = min(end, trace.violation.command_index)
     left_out = range(_FIRST_ROWS, end)
     return left_out if len(left_out) > 1 else range(0)

@@ -33,8 +33,10 @@ _RIGHT = "the steps are those of the plainest engine; what the target planned is
 
 def draw_engine(trace: Trace) -> Drawing:
     """The steps that the target planned, as far as the trace has them."""
+    left_out = rows_left_out(trace)
+    numbers = {n for n in range(len(trace.commands) + 1) if n not in left_out}
     states = trace.shown or tuple(
-        seen.shown for seen in watch_engine(trace, right_target(trace)).seen
+        seen.shown for seen in watch_engine(trace, right_target(trace), wanted=numbers).seen
     )
     failing = None if trace.violation is None else trace.violation.command_index + 1
     rows = [Row(0, "", "", "", "", _setting(trace))]
@@ -45,7 +47,6 @@ def draw_engine(trace: Trace) -> Drawing:
         words = engine_command_words(command)
         rows.append(Row(number, words, planned, tables, users, "", violating=number == failing))
     idle = [False, *map(_is_step, trace.commands)]
-    left_out = rows_left_out(trace)
     if left_out:
         place = slice(left_out.start, left_out.stop)
         rows[place], idle[place] = [left_out_row(left_out)], [False]

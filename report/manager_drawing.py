@@ -59,8 +59,9 @@ def draw_manager(trace: Trace) -> Drawing:
     """What the target showed, if the trace has it, next to what the specification shows."""
     # Two contents that a weak hash takes for one are two contents to the specification.
     left_out = rows_left_out(trace)
-    numbers = [n for n in range(len(trace.commands) + 1) if n not in left_out]
-    right = watch(with_full_hashes(trace), right_target(trace), wanted=set(numbers)).seen
+    # With the one before the row behind the gap, which tells what that row changes.
+    numbers = {n for n in range(len(trace.commands) + 1) if n not in left_out[:-1]}
+    right = watch(with_full_hashes(trace), right_target(trace), wanted=numbers).seen
     letters = KeyLetters()
     failing = None if trace.violation is None else trace.violation.command_index + 1
     rows: list[Row] = []
@@ -68,10 +69,7 @@ def draw_manager(trace: Trace) -> Drawing:
     known: Renaming | None = {}
     shown_before: ShownState | None = None
     for number in range(len(trace.shown) or len(right)):
-        if number in left_out:
-            if number == left_out[0]:
-                rows.append(left_out_row(left_out))
-            before = shown_before = None
+        if number not in numbers:
             continue
         # The specification lacks some verbs, and may be led elsewhere where a profile is lenient.
         seen = right[number] if number < len(right) else None
@@ -82,6 +80,10 @@ def draw_manager(trace: Trace) -> Drawing:
             # After the command that broke something nothing says which block is which.
             known = _renaming(seen.shown, state)
         expected = _renamed(seen, known) if seen is not None and known is not None else None
+        if number in left_out:
+            rows.append(left_out_row(left_out))
+            before, shown_before = expected, state
+            continue
         command = trace.commands[number - 1] if number else None
         words = "" if command is None else command_words(command, seen.batch if seen else ())
         note = _notes(state, command, expected, before, letters) if number else _setting(trace)
@@ -102,7 +104,7 @@ def _finished(trace: Trace, rows: list[Row], letters: KeyLetters, reached: int) 
         if number not in left_out:
             words = command_words(command)
             rows.append(Row(number, words, "?", "?", "?", "", violating=number == failing))
-        elif number == left_out[0]:
+        elif number == left_out[-1]:
             rows.append(left_out_row(left_out))
     lost = None
     if len(trace.commands) > reached:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from poolproof.contract.content import TokenChain
@@ -45,7 +45,7 @@ from poolproof.targets.vllm_target import eviction_of
 __all__ = [
     "impl_kv_cache_manager",
     "installed_vllm_manager",
-    "is_from_0_33",
+    "is_from",
     "vllm_manager_target",
 ]
 
@@ -307,9 +307,10 @@ def _layout(
             why_not = str(error)
     if isinstance(parts, VllmParts):
         layout = parts.layout
-        if modules is not None:
-            why_not = _refused(parts) or _keeps_what_is_passed_by(parts)
-            rows = {} if why_not else _rows_of_release(parts, modules, version)
+        release = _release_to_ask(parts, layout, modules, version)
+        if release is not None:
+            why_not = _refused(release.parts) or _keeps_what_is_passed_by(release.parts)
+            rows = {} if why_not else _rows_of_release(release)
             layout = replace(layout, rows={**layout.rows, **rows})
             parts = None if why_not else parts
     try:
@@ -325,18 +326,50 @@ def _layout(
     return ManagerLayout(layout.name, profile, make, BLOCK_SIZE)
 
 
-def is_from_0_33(version: str | None) -> bool:
-    """Whether `version`, as `vllm 0.33.0`, is of that release or a later one."""
+def is_from(version: str | None, release: tuple[int, int]) -> bool:
+    """Whether `version`, as `vllm 0.33.0`, is of a release, as (0, 33), or of a later one."""
     major, minor, *_ = [*(version or "").rpartition(" ")[2].split("."), "", ""]
-    return major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (0, 33)
+    return major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= release
 
 
-def _rows_of_release(
-    parts: VllmParts, modules: Callable[[str], Any], version: str | None
-) -> dict[str, Any]:
-    """The rows in which a release differs from the newest: its queue, the last block of a hit."""
+_DESCRIBED, _NEXT = (0, 32), (0, 33)
+"""The release whose rows LAYOUTS has, and the one after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Release:
+    """vLLM's own manager in a layout, and where it comes from."""
+
+    parts: VllmParts
+    modules: Callable[[str], Any]
+    version: str | None
+
+
+def _release_to_ask(
+    parts: VllmParts,
+    layout: NamedLayout,
+    modules: Callable[[str], Any] | None,
+    version: str | None,
+) -> _Release | None:
+    """The release that answers for its rows; None where LAYOUTS describes it.
+
+    Of what is installed vLLM's own class answers, also for a subclass: what that does otherwise is
+    to be found, not to be allowed.
+    """
+    if modules is not None:
+        return _Release(parts, modules, version)
+    installed = version_of_vllm()
+    if is_from(installed, _DESCRIBED) and not is_from(installed, _NEXT):
+        return None
+    own = import_of_vllm("vllm.v1.core.kv_cache_manager", "KVCacheManager")
+    return _Release(VllmParts(own, layout), importlib.import_module, installed)
+
+
+def _rows_of_release(release: _Release) -> dict[str, Any]:
+    """The rows in which a release differs from 0.32: its queue, the last block of a hit."""
+    parts, version = release.parts, release.version
     layout = parts.layout
-    pool_class = modules("vllm.v1.core.block_pool").BlockPool
+    pool_class = release.modules("vllm.v1.core.block_pool").BlockPool
     shape = shape_of(pool_class)
     rows: dict[str, Any] = {}
     try:
@@ -354,10 +387,12 @@ def _rows_of_release(
         rows["keyed"] = "full"
     if not parts.knows("hash_block_size"):
         rows |= _rows_up_to_0_11(parts)
-    keeps_checkpoints = layout.retention_tokens is not None or any(
-        group.kind == "state" for group in layout.groups
-    )
-    if is_from_0_33(version) and layout.use_eagle and keeps_checkpoints:
+    has_states = any(group.is_state for group in layout.groups)
+    if has_states and layout.use_eagle and not is_from(version, (0, 30)):
+        # They count a block more for the states behind drafts.
+        rows["admission"] = "sound"
+    keeps_checkpoints = has_states or layout.retention_tokens is not None
+    if is_from(version, _NEXT) and layout.use_eagle and keeps_checkpoints:
         # Windows and states keep one checkpoint more, a block before where the full groups had more
         # cached (for a drafting head of a sibling), for which `keyed` has no word.
         rows |= {"index": "content", "hits": "sound"}
@@ -390,8 +425,12 @@ def _rows_of_drafting(parts: VllmParts) -> dict[str, Any]:
     def question() -> int:
         manager = ManagerAdapter(parts, 24)
         prompt = list(range(_COMMON_BLOCKS * BLOCK_SIZE))
-        manager.admit(0, prompt)
-        manager.step([(0, len(prompt))])
+        # A block at a time: a recurrent state is left where a step ends.
+        manager.admit(0, prompt, num_tokens=BLOCK_SIZE)
+        manager.step([(0, BLOCK_SIZE)])
+        for _ in range(_COMMON_BLOCKS - 1):
+            manager.schedule(0, BLOCK_SIZE)
+            manager.step([(0, BLOCK_SIZE)])
         return _COMMON_BLOCKS - manager.lookup_prefix(prompt) // BLOCK_SIZE
 
     try:

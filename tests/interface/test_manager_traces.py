@@ -123,6 +123,20 @@ def test_what_broke_something_early_in_a_long_trace_has_its_row():
     assert rows[rows.index(broken) - 1].number == 100
 
 
+def test_a_long_trace_that_was_broken_before_any_command_is_cut_as_well():
+    violation = Violation("CRASH", Severity.CRASH, "raised", (), -1)
+    assert len(draw_manager(many_admitted(20, num_steps=500, violation=violation)).rows) == 65
+
+
+def test_the_row_behind_the_gap_shows_what_it_has_changed():
+    violation = Violation("DATA", Severity.WRONG_DATA_OF_ANOTHER, "A reads", (0,), 89)
+    rows = draw_manager(many_admitted(90, num_steps=0, violation=violation)).rows
+    gap, behind = rows[24:26]
+    assert gap.command == ".. 27 commands .."
+    assert behind.number == 51
+    assert behind.held == "Y1: 50; .. 50 more"
+
+
 def test_of_many_tables_those_are_drawn_that_the_command_has_changed():
     *_, last, step = draw_manager(many_admitted(20)).rows
     assert last.held == "T: 19; .. 19 more"

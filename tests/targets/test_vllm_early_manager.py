@@ -8,7 +8,7 @@ import pytest
 
 from poolproof.contract.content import TokenChain
 from poolproof.targets.vllm_manager import EarlyManager
-from poolproof.targets.vllm_manager_target import is_from_0_33
+from poolproof.targets.vllm_manager_target import is_from
 from poolproof.targets.vllm_requests import vllm_requests
 from poolproof.targets.vllm_shape import frees_to_either_end
 
@@ -137,7 +137,7 @@ def test_a_salt_that_a_release_does_not_know_makes_other_tokens_of_those_under_i
     ],
 )  # fmt: skip
 def test_a_release_from_0_33_on_is_told_by_its_number(version, is_later):
-    assert is_from_0_33(version) is is_later
+    assert is_from(version, (0, 33)) is is_later
 
 
 class Pool023:

@@ -18,6 +18,7 @@ from poolproof.contract.manager_commands import (
 )
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
+from poolproof.targets import vllm_manager_target
 from poolproof.targets.load import load_target
 
 pytestmark = pytest.mark.vllm
@@ -67,6 +68,38 @@ def test_these_layouts_run_and_the_others_say_why_not(target):
 @pytest.mark.parametrize("layout", NAMES)
 def test_nothing_legal_is_accused(target, layout):
     assert first_failure(target, layout, most=80) is None
+
+
+@pytest.fixture
+def another_release(monkeypatch):
+    """What is installed gives itself out as another release than the one that is described."""
+    monkeypatch.setattr(vllm_manager_target, "version_of_vllm", lambda: "vllm 0.31.0")
+
+
+def test_a_release_that_answers_for_itself_says_what_is_described(target, another_release):
+    profiles = {layout.name: layout.profile for layout in target.layouts}
+    asked = load_target("vllm-manager")
+    assert {layout.name: layout.profile for layout in asked.layouts} == profiles
+
+
+def test_another_release_that_is_installed_is_asked_for_its_rows(another_release, monkeypatch):
+    monkeypatch.setattr(vllm_manager_target, "frees_to_either_end", lambda cls: True)
+    asked = load_target("vllm-manager")
+    assert {layout.profile.eviction for layout in asked.layouts if layout.make} == {"unspecified"}
+
+
+def test_a_subclass_does_not_answer_for_the_release(target, another_release, tmp_path):
+    """What a subclass finds less is to be found out, and not to become its row."""
+    path = tmp_path / "forgetful.py"
+    path.write_text(
+        "from vllm.v1.core.kv_cache_manager import KVCacheManager\n"
+        "class Forgetful(KVCacheManager):\n"
+        "    def get_computed_blocks(self, request):\n"
+        "        return self.empty_kv_cache_blocks, 0, 0\n",
+        encoding="utf-8",
+    )
+    name = "full+sliding+lookahead"
+    assert load_target(f"{path}:Forgetful").layout(name).profile == target.layout(name).profile
 
 
 def test_what_is_hit_is_what_vllm_says(target):
