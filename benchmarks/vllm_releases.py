@@ -10,7 +10,7 @@ With --repaired the managers alone, and of each a copy whose hashes tell apart w
 (docs/repairs/distinct-keys*.diff): what else a release has is seen only then.
 
 Usage: python benchmarks/vllm_releases.py [VERSION ...] [--targets NAMES] [--workers N] [--repaired]
-                                          [--record]
+                                          [--certificates FOLDER] [--record]
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def latest_patches() -> list[str]:
     return [version for minor, version in latest.items() if minor >= (0, 8)]
 
 
-def row(target: str, workers: int) -> dict[str, Any]:
-    """One certificate, cut to what the table shows."""
+def row(target: str, workers: int, kept: Path | None = None) -> dict[str, Any]:
+    """One certificate, cut to what the table shows; the whole of it stays where it is kept."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        certificate = Path(folder) / "certificate.json"
+        certificate = kept or Path(folder) / "certificate.json"
         command = [sys.executable, "-m", "poolproof", "certify", target, "--depth", _DEPTH]
         command += ["--workers", str(workers), "--json", str(certificate)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
@@ -80,10 +80,10 @@ def row(target: str, workers: int) -> dict[str, Any]:
     }
 
 
-def repaired_row(version: str, workers: int) -> dict[str, Any]:
+def repaired_row(version: str, workers: int, kept: Path | None = None) -> dict[str, Any]:
     """The row of a manager whose hashes are repaired, by the first diff that applies."""
     for repair in _DISTINCT_KEYS:
-        found = row(f"{_MANAGER}@{version}[patch={repair}]", workers)
+        found = row(f"{_MANAGER}@{version}[patch={repair}]", workers, kept)
         if "why" in found:
             # Where the checkout lies is nobody's business.
             found["why"] = found["why"].replace(f"{repair}", repair.name)
@@ -108,6 +108,9 @@ def main() -> int:
     parser.add_argument("--targets", default=",".join(RELEASES), help="some of these, by commas")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--repaired", action="store_true", help="managers with distinct keys")
+    parser.add_argument(
+        "--certificates", type=Path, metavar="FOLDER", help="keep them, with every trace"
+    )
     add_destination(parser, "vllm_releases")
     arguments = parser.parse_args()
     names = [_REPAIRED] if arguments.repaired else arguments.targets.split(",")
@@ -115,14 +118,18 @@ def main() -> int:
     known = json.loads(path.read_text("utf-8"))["releases"] if path.is_file() else {}
     status = 0
     versions = arguments.versions or latest_patches()
+    folder: Path | None = arguments.certificates
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         for version in versions:
             try:
                 fetch_vllm(version)
+                kept = folder.resolve() / f"{name}-{version}.json" if folder else None
                 if name == _REPAIRED:
-                    found = repaired_row(version, arguments.workers)
+                    found = repaired_row(version, arguments.workers, kept)
                 else:
-                    found = row(f"{name}@{version}", arguments.workers)
+                    found = row(f"{name}@{version}", arguments.workers, kept)
             except TargetError as error:
                 found = {"verdict": "failed", "why": str(error)}
             known.setdefault(version, {})[name] = found
