@@ -38,8 +38,11 @@ _REPAIRED = "vllm-manager-repaired"
 """The name of a row, and of no target."""
 
 _REPAIRS = Path(__file__).resolve().parents[1] / "docs" / "repairs"
-_DISTINCT_KEYS = [_REPAIRS / f"distinct-keys{release}.diff" for release in ("", "-0.18")]
-"""For releases from 0.19 on, and for those up to 0.18, whose hashes leave out where an image is."""
+_DISTINCT_KEYS = [_REPAIRS / f"distinct-keys{release}.diff" for release in ("-0.18", "")]
+"""For releases up to 0.18, whose hashes leave out where an image is, and for those from 0.19 on.
+
+The second applies to all of them, so it comes last.
+"""
 
 
 def latest_patches() -> list[str]:
