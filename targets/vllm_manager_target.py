@@ -391,6 +391,8 @@ def _rows_of_release(release: _Release) -> dict[str, Any]:
     if has_states and layout.use_eagle and not is_from(version, (0, 30)):
         # They count a block more for the states behind drafts.
         rows["admission"] = "sound"
+    if layout.rows.get("hash_tokens") and not _finds_inside_blocks(parts):
+        rows |= _WHOLE_BLOCKS
     keeps_checkpoints = has_states or layout.retention_tokens is not None
     if is_from(version, _NEXT) and layout.use_eagle and keeps_checkpoints:
         # Windows and states keep one checkpoint more, a block before where the full groups had more
@@ -418,11 +420,12 @@ def _rows_up_to_0_11(parts: VllmParts) -> dict[str, Any]:
 def _rows_of_drafting(parts: VllmParts) -> dict[str, Any]:
     """What is found of a prompt of whole blocks by several groups under a drafting head.
 
-    From 0.32 on the block that proves a hit may hold the last token. Releases up to 0.14 cut the
-    hit once for each group, so that less is found than could be.
+    From 0.32 on the block that proves a hit may hold the last token. Older releases cut the hit
+    once for each group (vllm#32802), so that less is found than could be: all up to 0.14, later
+    ones for groups with blocks of two sizes.
     """
 
-    def question() -> int:
+    def question() -> tuple[int, int]:
         manager = ManagerAdapter(parts, 24)
         prompt = list(range(_COMMON_BLOCKS * BLOCK_SIZE))
         # A block at a time: a recurrent state is left where a step ends.
@@ -431,20 +434,25 @@ def _rows_of_drafting(parts: VllmParts) -> dict[str, Any]:
         for _ in range(_COMMON_BLOCKS - 1):
             manager.schedule(0, BLOCK_SIZE)
             manager.step([(0, BLOCK_SIZE)])
-        return _COMMON_BLOCKS - manager.lookup_prefix(prompt) // BLOCK_SIZE
+        return not_found(manager, prompt), not_found(manager, [*prompt, 0])
+
+    def not_found(manager: Any, prompt: list[int]) -> int:
+        """Of the blocks that were computed those that a prompt does not find."""
+        return _COMMON_BLOCKS - int(manager.lookup_prefix(prompt)) // BLOCK_SIZE
 
     try:
-        blocks_not_found = apart(question)
+        of_the_same, of_a_longer = apart(question)
     except NoAnswerError:
         return {}
-    rows = {"full_hit": "allowed" if blocks_not_found == 1 else "recompute-token"}
-    if blocks_not_found > _CUT_ONCE:
+    # The block that proves a hit is not found, and who may not have the last token from the cache
+    # loses another one.
+    rows = {"full_hit": "allowed" if of_the_same == 1 else "recompute-token"}
+    if of_a_longer > 1:
         rows |= {"hits": "sound", "admission": "sound"}
     return rows
 
 
 _COMMON_BLOCKS = 4
-_CUT_ONCE = 2
 
 
 def _keys_all(parts: VllmParts) -> bool:
@@ -462,6 +470,25 @@ def _keys_all(parts: VllmParts) -> bool:
         return apart(question)
     except NoAnswerError:
         return False
+
+
+_WHOLE_BLOCKS = {"hash_tokens": 0, "keys": "block", "index": "exact"}
+
+
+def _finds_inside_blocks(parts: VllmParts) -> bool:
+    """Whether a hit may end inside a block: from 0.26 on."""
+    inside = BLOCK_SIZE + int(parts.layout.rows["hash_tokens"])
+
+    def question() -> bool:
+        manager: Any = ManagerAdapter(parts, 24)
+        manager.admit(0, list(range(inside + 1)), num_tokens=inside)
+        manager.step([(0, inside)])
+        return bool(manager.lookup_prefix(list(range(inside + 1))) == inside)
+
+    try:
+        return apart(question)
+    except NoAnswerError:
+        return True
 
 
 def _refused(parts: VllmParts) -> str:

@@ -88,6 +88,36 @@ def test_another_release_that_is_installed_is_asked_for_its_rows(another_release
     assert {layout.profile.eviction for layout in asked.layouts if layout.make} == {"unspecified"}
 
 
+def shorter_by(num_tokens, monkeypatch):
+    """Of several groups, hits of this release end so many tokens earlier."""
+    from vllm.v1.core.kv_cache_coordinator import HybridKVCacheCoordinator
+
+    whole = HybridKVCacheCoordinator.find_longest_cache_hit
+
+    def find(self, block_hashes, max_cache_hit_length):
+        _, found, _ = whole(self, block_hashes, max_cache_hit_length)
+        return whole(self, block_hashes, max(0, found - num_tokens))
+
+    monkeypatch.setattr(HybridKVCacheCoordinator, "find_longest_cache_hit", find)
+
+
+@pytest.mark.parametrize("name", ["full+sliding+lookahead", "full-2+sliding-4+lookahead"])
+def test_a_release_that_cuts_a_hit_for_each_group_loses_it_without_harm(
+    another_release, monkeypatch, name
+):
+    shorter_by(4, monkeypatch)
+    profile = load_target("vllm-manager").layout(name).profile
+    assert (profile.hits, profile.admission) == ("sound", "sound")
+
+
+def test_a_release_that_finds_nothing_inside_a_block_is_not_asked_to(another_release, monkeypatch):
+    name = "full+mamba-hash-2"
+    assert load_target("vllm-manager").layout(name).profile.hash_tokens == 2
+    shorter_by(2, monkeypatch)
+    profile = load_target("vllm-manager").layout(name).profile
+    assert (profile.hash_tokens, profile.keys, profile.index) == (0, "block", "exact")
+
+
 def test_a_subclass_does_not_answer_for_the_release(target, another_release, tmp_path):
     """What a subclass finds less is to be found out, and not to become its row."""
     path = tmp_path / "forgetful.py"
