@@ -9,8 +9,9 @@ Simulated is what moves KV between a device and an object of LMCache's memory: e
 stored gets a place of its own, whose number is written into the object's bytes, and a load takes
 the places that it reads there. So what LMCache hands out under a key is told by its own memory.
 
-Stand-ins: the services around the engine (processes, sockets, metrics, the controller), and the
-thread of the storage's event loop: what waits for it is done when a step begins.
+Stand-ins: the services around the engine (processes, sockets, metrics, the controller), the thread
+of the storage's event loop: what waits for it is done when a step begins, and the threads that read
+from the disk.
 """
 
 from __future__ import annotations
@@ -148,6 +149,18 @@ class _Executor:
     async def submit_job(self, job: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         options.pop("priority", None)
         return None if self._loop in _ENDING else job(*arguments, **options)
+
+    def shutdown(self, **_options: Any) -> None: ...
+
+
+class _InPlace:
+    """Reads from the disk one after another. LMCache's own threads outlive what started them.
+
+    A worker of ours has thousands of such backends in turn, and room for about sixty threads.
+    """
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+        return map(function, *arguments)
 
     def shutdown(self, **_options: Any) -> None: ...
 
@@ -341,6 +354,7 @@ def _storage_manager(config: Any, metadata: Any) -> Any:
         disk = modules(f"{name}.local_disk_backend").LocalDiskBackend(
             config, loop, host, "cpu", None, metadata
         )
+        disk._read_thread_pool = _InPlace()  # noqa: SLF001 - no option replaces it
         backends["LocalDiskBackend"] = disk
     vars(manager).update(
         config=config,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from difflib import unified_diff
 
 import pytest
@@ -56,6 +57,12 @@ def test_what_the_connector_moves_is_right(layouts, name):
     results = runs_of(layouts[name], range(12))
     assert [result.trace for result in results if result.trace is not None] == []
     assert set().union(*(result.facts for result in results)) >= MOVES
+
+
+def test_no_thread_stays_of_backends_that_are_gone(layouts):
+    before = threading.active_count()
+    runs_of(layouts["disk+small"], range(30))
+    assert threading.active_count() == before
 
 
 def test_neither_adapter_nor_salt_is_in_a_key(layouts):
