@@ -59,6 +59,7 @@ def row(target: str, workers: int, kept: Path | None = None) -> dict[str, Any]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         certificate = kept or Path(folder) / "certificate.json"
+        certificate.unlink(missing_ok=True)
         command = [sys.executable, "-m", "poolproof", "certify", target, "--depth", _DEPTH]
         command += ["--workers", str(workers), "--json", str(certificate)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
