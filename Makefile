@@ -140,8 +140,9 @@ certify: $(VENV)/.installed-test
 # rewrites every test file.  As in .ci/run.
 unexport PYTHONDONTWRITEBYTECODE
 
-# On all cores, but on no more than eight: tests start processes of their own.  A later -n replaces
-# an earlier one: ARGS="-n 0 --pdb -k pool" runs them in one process.
+# On all cores (conftest.py says how many workers that is), but in no more than eight: tests start
+# processes of their own.  A later -n replaces an earlier one: ARGS="-n 0 --pdb -k pool" runs them in
+# one process.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
 # The default level is the -m in pyproject.toml: neither "vllm" nor "deep".

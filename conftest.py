@@ -10,6 +10,7 @@ none of these constants.
 
 import gc
 import importlib
+import os
 import signal
 import zlib
 from collections.abc import Iterator
@@ -28,6 +29,18 @@ def pytest_configure() -> None:
     except (ImportError, AttributeError):
         return  # A release that reads none.
     providers._get_local_constants = lambda: none  # noqa: SLF001 - the same
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Two workers for each processor: tests wait for processes, and for limits of time to pass.
+
+    One for each where every worker imports PyTorch and keeps it busy.
+    """
+    chosen = config.option.markexpr
+    if any(heavy in chosen.replace(f"not {heavy}", "") for heavy in ("vllm", "kernels")):
+        return None
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

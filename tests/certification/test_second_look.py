@@ -202,6 +202,7 @@ class Pool(BlockPool):
 """
 
 
+@pytest.mark.some(0)
 @needs_fork
 def test_a_target_that_loads_something_once_in_a_process_holds(folder, monkeypatch):
     small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=500)

@@ -47,6 +47,7 @@ def holds(new, old):
     return new == old
 
 
+@pytest.mark.some(0)
 def test_a_certificate_is_a_baseline():
     certificate = poolproof.certify(
         "tests/compatibility/planted.py:Manager",
