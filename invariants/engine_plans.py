@@ -56,7 +56,9 @@ def plan_names_live_requests(
             return _wrong(f"the step computes tokens of request {name}, which has ended")
         if times[number, False] > 1 or times[number, True] > most_discarded:
             return _wrong(f"the step computes tokens of request {name} twice")
-    seen = {part.request_id for part in plan.parts}
+    # One instance may preempt what another one still computes, for nobody.
+    is_alone = num_instances == 1
+    seen = {part.request_id for part in plan.parts if is_alone or not part.discards}
     for number in plan.preempted:
         if number not in known:
             return _wrong(f"request {number} is preempted, which nobody submitted")

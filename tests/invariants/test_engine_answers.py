@@ -87,6 +87,17 @@ def test_all_instances_but_one_may_compute_a_request_for_nobody(num_instances: i
         assert said(violation, "PLAN") == "the step computes tokens of request A twice"
 
 
+def test_an_instance_may_preempt_what_another_one_computes_for_nobody() -> None:
+    for_nobody = replace(part(0), discards=True)
+    plan = EnginePlan((for_nobody,), preempted=(0,))
+    assert plan_names_live_requests(plan, {0}, {0}, num_instances=2) is None
+    for alone in (
+        plan_names_live_requests(plan, {0}, {0}),
+        plan_names_live_requests(replace(plan, parts=(part(0),)), {0}, {0}, num_instances=2),
+    ):
+        assert said(alone, "PLAN") == "request A is preempted in the step that computes its tokens"
+
+
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [
