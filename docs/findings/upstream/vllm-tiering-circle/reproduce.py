@@ -27,6 +27,7 @@ def tier_class():
             self.kept, self.ended, self.promoted = kept, [], 0
 
         def lookup(self, key, req_context):
+            del req_context
             return LookupResult.HIT if key in self.kept else LookupResult.MISS
 
         def submit_store(self, job_metadata):
@@ -41,6 +42,7 @@ def tier_class():
             return ended
 
         def on_new_request(self, req_context):
+            del req_context
             return RequestOffloadingContext()
 
         def drain_jobs(self): ...
@@ -72,9 +74,11 @@ def main():
     connector = SimpleNamespace(manager=manager, _events_tracker=events)
     context = ReqContext("alone")
     manager.on_new_request(context)
-    print(f"the host holds {HOST_CHUNKS} chunks, the tier behind it has all {PREFIX_CHUNKS} of a prefix")
+    print(
+        f"the host holds {HOST_CHUNKS} chunks, the tier behind it has all {PREFIX_CHUNKS} of a prefix"
+    )
     print("expected: in some step the request is told how much of it can be loaded")
-    lookup = OffloadingConnectorScheduler._maximal_prefix_lookup
+    lookup = OffloadingConnectorScheduler._maximal_prefix_lookup  # noqa: SLF001 - as it is asked
     # Since 0.27 it records for whom it looks up; a method has the connector as its first argument.
     told = (None, None, 0)[: lookup.__code__.co_argcount - 3]
     for step in range(1, STEPS + 1):
@@ -83,7 +87,9 @@ def main():
             print(f"actual:   {found} chunks, in step {step}")
             return 0
         manager.on_schedule_end(ScheduleEndContext((), ()))
-    print(f"actual:   it is told to wait in each of {STEPS} steps; {tier.promoted} chunks were promoted")
+    print(
+        f"actual:   it is told to wait in each of {STEPS} steps; {tier.promoted} chunks were promoted"
+    )
     return 1
 
 
