@@ -74,7 +74,9 @@ def main():
     connector = SimpleNamespace(manager=manager, _events_tracker=events)
     context = ReqContext("alone")
     manager.on_new_request(context)
-    print(f"the host holds {HOST_CHUNKS} chunks, the tier behind it all {PREFIX_CHUNKS} of a prefix")
+    print(
+        f"the host holds {HOST_CHUNKS} chunks, the tier behind it all {PREFIX_CHUNKS} of a prefix"
+    )
     print("expected: in some step the request is told how much of it can be loaded")
     lookup = OffloadingConnectorScheduler._maximal_prefix_lookup  # noqa: SLF001 - as it is asked
     # Since 0.27 it records for whom it looks up; a method has the connector as its first argument.
