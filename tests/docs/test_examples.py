@@ -47,6 +47,7 @@ def test_a_correct_pool_holds_in_every_situation(name: str) -> None:
     assert set(required) <= happened
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["simple_manager.py:Manager", "hybrid_manager.py:Manager"])
 def test_a_manager_holds_in_every_situation(name: str) -> None:
     target = example(name)

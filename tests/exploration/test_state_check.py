@@ -291,6 +291,7 @@ def test_what_cannot_be_explored_has_a_reason(profile, verbs, says):
     assert reason == says or says in reason
 
 
+@pytest.mark.some(0)
 def test_a_target_without_evict_and_reset_is_explored_as_far_as_it_goes():
     class Plain(CleanPool):
         evict = None

@@ -54,6 +54,7 @@ def test_every_size_that_is_given_is_driven():
     assert {campaign.setup(number).options["block_size"] for number in range(41)} == {*made}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("groups", ["full", "sliding:6", "full+sliding:70"])
 def test_the_specification_holds_in_every_size(groups):
     rows = {} if groups == "full" else {"null_block": 0}

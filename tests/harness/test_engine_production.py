@@ -376,7 +376,7 @@ def test_a_right_engine_is_not_accused_and_shows_everything(cls: type[Engine]) -
     assert set(required_engine_script_facts(PROFILE, can, campaign.sizes)) <= facts
 
 
-@pytest.mark.some(1)
+@pytest.mark.some(0)
 @pytest.mark.parametrize("answers", ["any-time", "when-full"])
 def test_scripts_have_several_steps_in_flight_and_come_to_an_end(answers: str) -> None:
     profile = EngineProfile(null_block=0, steps_in_flight=2, answers=answers)
@@ -444,6 +444,7 @@ def test_a_trace_names_its_script() -> None:
     assert [setup.options["script"] for setup in setups] == list(ENGINE_SCRIPTS)
 
 
+@pytest.mark.some(0)
 def test_no_prompt_has_the_token_that_stops_requests() -> None:
     seen: list[Submit] = []
 

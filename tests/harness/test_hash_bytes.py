@@ -128,6 +128,7 @@ def test_the_usual_runs_of_a_pool_keep_to_the_length(length):
     assert not violations(PoolCampaign("x", make, profile), range(24))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("length", DRIVEN)
 def test_runs_at_production_sizes_keep_to_the_length_and_say_so(length):
     make, profile = pool_of(length)

@@ -124,7 +124,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_designs_that_count_otherwise_are_not_accused(name):
     cls, further = RIGHT[name]

@@ -125,7 +125,7 @@ def of_manager(num_blocks: int, *prompts: int) -> tuple[Trace, Any]:
     )
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("made", "num_blocks", "longest"),
     [

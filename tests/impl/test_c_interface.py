@@ -581,6 +581,7 @@ def test_a_program_in_c_embeds_the_pool(pool_program):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.some(0)
 def test_a_program_in_cpp_embeds_the_manager(manager_program):
     done = poolproof("protocol", "smoke", f"cmd:{manager_program}")
     assert done.returncode == 0, done.stdout + done.stderr

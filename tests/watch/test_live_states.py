@@ -62,7 +62,7 @@ RUNS = {"S175": 80}
 """More than twelve, where a bug is seldom met."""
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("bug", ENGINE_STATE_BUGS.values(), ids=lambda bug: bug.id)
 def test_each_planted_bug_shows_the_watch_what_it_shows_the_specification(both, bug):
     campaign = EngineCampaign(bug.id, bug.make, bug.profile, BLOCK_SIZE)
