@@ -167,9 +167,8 @@ def test_an_order_that_is_another_profile_is_named():
     ("name", "severity", "words"),
     [
         ("Dies", Severity.CRASH, "exit status 7"),
-        pytest.param(
-            "Hangs", Severity.STALL, "did not return within 0.5 s", marks=pytest.mark.deep
-        ),
+        # Within the limit, or within what a second look gives a run that may only be slow.
+        pytest.param("Hangs", Severity.STALL, "did not return within", marks=pytest.mark.deep),
         ("CannotBeBuilt", Severity.CRASH, "ZeroDivisionError: no blocks today"),
         ("DiesWhenBuilt", Severity.CRASH, "exit status 9"),
         ("ShowsNonsense", Severity.CRASH, "it must answer a list of block ids"),
