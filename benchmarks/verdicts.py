@@ -81,10 +81,13 @@ def says_one_of(sentence: str, parts: str | list[str]) -> bool:
 
 
 def explained(system: dict[str, Any], finding: dict[str, Any]) -> dict[str, Any] | None:
-    """The entry of the table that explains a finding."""
+    """The entry of the table that explains a finding, in a layout where it may be met."""
+    layout = finding["trace"][0].get("options", {}).get("layout")
     for entry in system.get("finding", ()):
-        if finding["invariant"] in entry["invariants"] and says_one_of(
-            finding["sentence"], entry["contains"]
+        if (
+            finding["invariant"] in entry["invariants"]
+            and says_one_of(finding["sentence"], entry["contains"])
+            and layout in entry.get("layouts", [layout])
         ):
             found: dict[str, Any] = entry
             return found

@@ -420,9 +420,8 @@ def _rows_up_to_0_11(parts: VllmParts) -> dict[str, Any]:
 def _rows_of_drafting(parts: VllmParts) -> dict[str, Any]:
     """What is found of a prompt of whole blocks by several groups under a drafting head.
 
-    From 0.32 on the block that proves a hit may hold the last token. Older releases cut the hit
-    once for each group (vllm#32802), so that less is found than could be: all up to 0.14, later
-    ones for groups with blocks of two sizes.
+    From 0.32 on the block that proves a hit may hold the last token. Releases up to 0.19 cut
+    the hit once for each group (vllm#32802), so that less is found than could be.
     """
 
     def question() -> tuple[int, int]:
