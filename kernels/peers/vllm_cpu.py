@@ -21,11 +21,24 @@ BLOCK_SIZES = (16, 32)
 HEAD_SIZES = (32, 64, 80, 96)
 
 
+def _allow_matrix_tiles() -> None:
+    """Let this process use AMX, where the processor has it.
+
+    Linux gives a process the tile registers when it asks for them (Documentation/arch/x86/xstate.rst);
+    before that each tile instruction ends it with SIGILL. The kernel does not ask: in an engine the
+    layers before it have, because oneDNN asks with its first product of bfloat16.
+    """
+    ones = torch.ones((64, 64), dtype=torch.bfloat16)
+    torch.mm(ones, ones)
+
+
 def vllm_cpu_target(device: str) -> KernelTarget:
     """The target. Nothing is promised in vLLM's documents, so the strictest promises are asked."""
     import vllm
     from vllm import _custom_ops
     from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
+
+    _allow_matrix_tiles()
 
     def attend(
         query: Tensor,
