@@ -30,6 +30,7 @@ class Severity(enum.Enum):
     LOST_HIT = "lost-hit"
     ORDER = "order"
     EVENTS = "events"
+    OTHER_BITS = "other-bits"
     BOOKKEEPING = "bookkeeping"
 
     @property

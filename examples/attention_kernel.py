@@ -50,7 +50,11 @@ attention.declaration = {  # type: ignore[attr-defined] # read by Poolproof
     "batch": "close",
     "layouts": ["slots-heads", "heads-slots", "cross-layer"],
 }
-leaky_attention.declaration = attention.declaration  # type: ignore[attr-defined] # the same
+# How many keys are summed depends on the size of a block here, so bits may too.
+leaky_attention.declaration = {  # type: ignore[attr-defined] # the same
+    **attention.declaration,  # type: ignore[attr-defined] # the same
+    "block_size": "close",
+}
 
 
 def _attend(  # noqa: PLR0917 -- the order of every target

@@ -67,6 +67,8 @@ SEVERITY_MEANINGS: Mapping[Severity, str] = {
     Severity.LOST_HIT: "cached KV is not found and is computed again",
     Severity.ORDER: "free blocks are reused in a different order than the profile declares",
     Severity.EVENTS: "a reader of the events ends up with a different index than the pool",
+    Severity.OTHER_BITS: "a kernel rounds the same numbers otherwise in another place or batch; "
+    "each output is within the bound of dense attention",
     Severity.BOOKKEEPING: "the books differ from what they could or should say, and no read shows "
     "it",
 }

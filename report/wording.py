@@ -37,6 +37,7 @@ _SEVERITY_WORDS = {
     Severity.LOST_HIT: "lost cache hit",
     Severity.ORDER: "eviction order",
     Severity.EVENTS: "event stream",
+    Severity.OTHER_BITS: "other bits, right within rounding",
     Severity.BOOKKEEPING: "bookkeeping that no read shows",
 }
 

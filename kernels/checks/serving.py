@@ -161,7 +161,8 @@ def _vary(target: KernelTarget, case: Case, batch: PagedBatch) -> Outcome:
         outcome = broken_relation(relation, target, subject, asked, output)
         compared += outcome.compared
         if outcome.wrong is not None:
-            return Outcome(compared, f"{relation.name}: {outcome.wrong}")
+            wrong = f"{relation.name}: {outcome.wrong}"
+            return Outcome(compared, wrong, severity=outcome.severity)
     return Outcome(compared)
 
 

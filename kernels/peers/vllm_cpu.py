@@ -24,9 +24,9 @@ HEAD_SIZES = (32, 64, 80, 96)
 def _allow_matrix_tiles() -> None:
     """Let this process use AMX, where the processor has it.
 
-    Linux gives a process the tile registers when it asks for them (Documentation/arch/x86/xstate.rst);
-    before that each tile instruction ends it with SIGILL. The kernel does not ask: in an engine the
-    layers before it have, because oneDNN asks with its first product of bfloat16.
+    Linux gives a process the tile registers when it asks for them; before that each tile
+    instruction ends it with SIGILL (Documentation/arch/x86/xstate.rst). The kernel does not ask: in
+    an engine the layers before it have, because oneDNN asks with its first product of bfloat16.
     """
     ones = torch.ones((64, 64), dtype=torch.bfloat16)
     torch.mm(ones, ones)

@@ -9,7 +9,7 @@ def test_wrong_data_of_another_is_worst_and_bookkeeping_is_last():
     ranks = [severity.rank for severity in Severity]
     assert ranks == list(range(10))
     assert Severity.WRONG_DATA_OF_ANOTHER.rank == 0
-    assert Severity.BOOKKEEPING.rank == 9
+    assert Severity.BOOKKEEPING.rank == 10
 
 
 def test_an_error_carries_its_violation():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from poolproof.contract.violation import Severity
 from poolproof.kernels.case import Case
 from poolproof.kernels.check_run import run_case
 from poolproof.kernels.checks.catalogue import CHECKS
@@ -34,3 +35,35 @@ def test_another_layout_is_one_that_is_declared(layouts, compared):
 @pytest.mark.parametrize("layouts", [("slots-heads",), ("slots-heads", "interleaved")])
 def test_who_takes_no_other_layout_is_not_asked_for_one(layouts):
     assert not CHECKS["strides"].applies(TorchAttention().target("t", layouts=layouts))
+
+
+class SumsWholeBlocks(TorchAttention):
+    """Its output has an error that depends on the size of a block."""
+
+    def __init__(self, error: float) -> None:
+        self._error = error
+
+    def __call__(self, query, key_cache, *tensors, **options):
+        output = super().__call__(query, key_cache, *tensors, **options)
+        return output.mul_(1 + self._error * key_cache.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("error", "severity"), [(2**-23, Severity.OTHER_BITS), (2**-8, Severity.WRONG_DATA_OF_ONES_OWN)]
+)
+def test_other_bits_are_wrong_data_only_beyond_the_bound(error, severity):
+    check = CHECKS["block size"]
+    outcome = run_case(SumsWholeBlocks(error).target("t", block_sizes=(4, 2)), check, CASE)[0]
+    assert "with blocks of 2 instead of 4" in outcome.wrong
+    assert check.severity_of(outcome) is severity
+
+
+def test_a_strangers_memory_that_changes_a_bit_is_wrong_data_of_another():
+    class Counts(TorchAttention):
+        def __call__(self, query, key_cache, *tensors, **options):
+            output = super().__call__(query, key_cache, *tensors, **options)
+            return output.mul_(1 + 2**-22 * float(key_cache.isnan().any()))
+
+    case = Case(sequences=((1, 9), (1, 12)))
+    outcome = run_case(Counts().target("t"), CHECKS["isolation"], case)[0]
+    assert CHECKS["isolation"].severity_of(outcome) is Severity.WRONG_DATA_OF_ANOTHER
