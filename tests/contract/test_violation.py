@@ -7,7 +7,7 @@ from poolproof.contract.violation import Severity, Violation, ViolationError, ra
 
 def test_wrong_data_of_another_is_worst_and_bookkeeping_is_last():
     ranks = [severity.rank for severity in Severity]
-    assert ranks == list(range(10))
+    assert ranks == list(range(11))
     assert Severity.WRONG_DATA_OF_ANOTHER.rank == 0
     assert Severity.BOOKKEEPING.rank == 10
 
