@@ -49,6 +49,9 @@ COMPILED = (
     "fuzz/pool_run.py",
     "fuzz/recorded_choices.py",
     "harness/choices.py",
+    "harness/engine_facts.py",
+    "harness/engine_session.py",
+    "harness/engine_workload.py",
     "harness/event_mirror.py",
     "harness/every_invariant.py",
     "harness/facts.py",
@@ -72,9 +75,13 @@ COMPILED = (
     "impl/key_table.py",
     "reference/content_names.py",
     "reference/dict_pool.py",
+    "reference/engine_model.py",
+    "reference/recurrent_states.py",
     "reference/sequence_model.py",
     "reference/sequence_needs.py",
     "reference/shadow_memory.py",
+    "reference/state_starts.py",
+    "reference/step_oracle.py",
 )
 
 

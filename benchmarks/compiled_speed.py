@@ -5,6 +5,8 @@ run in a process of either build, under one interpreter, and the builds take tur
 
 - the plain driver on Poolproof's own pool, 8 blocks, everything compared after every step;
 - the plain driver on a small manager that shows everything, shadow memory on;
+- the plain driver on each set-up of `impl-engine` without recurrent states: commands, each checked
+  whole, and how many of them its scheduler planned;
 - a campaign on the same pool: one worker in the process, a million steps, all of whose states are
   found on the way, and of these the steps after the last new state.
 
@@ -30,8 +32,12 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILDS = {"Python": ROOT / "build" / "installed", "compiled": ROOT / "build" / "compiled"}
 CAMPAIGN_GOAL = 100_000
 MANAGER_GOAL = 50_000
+ENGINE_GOAL = 15_000
+ENGINE_STEPS = 3_000
+"""Planned in each set-up."""
 GOALS = {
     "manager commands/s": MANAGER_GOAL,
+    "engine commands/s": ENGINE_GOAL,
     "campaign, checked steps/s": CAMPAIGN_GOAL,
     "campaign, states known, checked steps/s": CAMPAIGN_GOAL,
 }
@@ -50,11 +56,31 @@ def measure(repeat: int, steps: int) -> dict[str, float | list[list[int]]]:
     return {
         "pool steps/s": campaign.plain(target, repeat),
         "manager commands/s": 1 / manager_speed.driven(manager, repeat),
+        **engine_rates(repeat),
         "campaign, checked steps/s": searched.steps / searched.seconds,
         "campaign, states known, checked steps/s": searched.steps_late / searched.seconds_late
         if searched.steps_late
         else 0.0,
         "curve": [list(point) for point in searched.curve],
+    }
+
+
+def engine_rates(seed: int) -> dict[str, float]:
+    """Commands and planned steps of our engine's set-ups, a second of process time."""
+    import engine_soak
+
+    layouts = [
+        layout for layout in engine_soak.layouts_of("impl-engine") if not layout.profile.has_states
+    ]
+    engine_soak.soaked("impl-engine", layouts[0].name, ENGINE_STEPS // 10, -1)  # Imports, warm.
+    rows = [
+        engine_soak.soaked("impl-engine", layout.name, ENGINE_STEPS, seed) for layout in layouts
+    ]
+    assert not [row["found"] for row in rows if row["found"]], "our engine is accused"
+    seconds = sum(row["cpu_seconds"] for row in rows)
+    return {
+        "engine commands/s": sum(row["commands"] for row in rows) / seconds,
+        "engine, planned steps/s": sum(row["steps"] for row in rows) / seconds,
     }
 
 

@@ -82,7 +82,7 @@ def soaked(target: str, layout_name: str, most_steps: int, seed: int) -> dict[st
         "runs": number,
         "commands": num_commands,
         "steps": make.num_steps,
-        "cpu_seconds": round(time.process_time() - began, 1),
+        "cpu_seconds": round(time.process_time() - began, 3),
         "found": found,
         "not_reached": sorted(set(required) - facts),
     }

@@ -135,7 +135,7 @@ class EngineModel:
         """The most positions of an image that can be encoded; 0: there are no images."""
         profile = self.profile
         limits = (profile.encoder_cache_tokens, profile.max_encoder_tokens)
-        return min([profile.image_tokens, *filter(None, limits)])
+        return min(profile.image_tokens, *(limit or profile.image_tokens for limit in limits))
 
     @property
     def is_idle(self) -> bool:
