@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from figures import FigureError, read
@@ -68,11 +69,38 @@ def faulty_kernels() -> str:
             "run benchmarks/kernel_targets.py --record"
         )
     lines = ["| id | fault | seen by, after examples |", "|---|---|---|"]
-    for row in found["faulty"]:
-        title = f"[{row['title']}]({row['thread']})" if row["thread"] else row["title"]
-        seen = ", ".join(f"{name} {count}" for name, count in row["examples"].items())
-        lines.append(f"| {row['id']} | {title} | {seen or '**not seen**'} |")
+    lines += [
+        _row_of_faults(list(alike))
+        for _, alike in groupby(found["faulty"], key=lambda row: _family(row["id"]))
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _family(number: str) -> str:
+    """What a fault's number begins with; one letter alone makes no family."""
+    letters = number.rstrip("0123456789")
+    return number if len(letters) == 1 else letters
+
+
+def _row_of_faults(alike: list[dict[str, Any]]) -> str:
+    """One fault, or the first and the last of a family, with the checks that see them."""
+    first, last = alike[0], alike[-1]
+    title = f"[{first['title']}]({first['thread']})" if first["thread"] else first["title"]
+    number = first["id"]
+    if len(alike) > 1:
+        number = f"{number} to {last['id']}"
+        title = f"{title}; to: {last['title']}"
+    missed = [row["id"] for row in alike if not row["examples"]]
+    counts: dict[str, list[int]] = {}
+    for row in alike:
+        for name, count in row["examples"].items():
+            counts.setdefault(name, []).append(count)
+    seen = [
+        f"{name} {min(several)}" + (f" to {max(several)}" if len(set(several)) > 1 else "")
+        for name, several in counts.items()
+    ]
+    seen += [f"**{one} not seen**" for one in missed]
+    return f"| {number} | {title} | {', '.join(seen)} |"
 
 
 def kernel_figures() -> str:

@@ -104,6 +104,8 @@ def flex_target(device: str) -> KernelTarget:
             placement="close",
             block_size="close",
             batch="close",
+            # Run eagerly it weighs every slot of the cache.
+            cache_reads="copied",
         ),
         version=f"torch {torch.__version__}",
         source="torch.nn.attention.experimental._paged_attention",
