@@ -161,8 +161,9 @@ def _vary(target: KernelTarget, case: Case, batch: PagedBatch) -> Outcome:
         outcome = broken_relation(relation, target, subject, asked, output)
         compared += outcome.compared
         if outcome.wrong is not None:
+            own = None if relation.is_foreign else Severity.WRONG_DATA_OF_ONES_OWN
             wrong = f"{relation.name}: {outcome.wrong}"
-            return Outcome(compared, wrong, severity=outcome.severity)
+            return Outcome(compared, wrong, severity=outcome.severity or own)
     return Outcome(compared)
 
 

@@ -58,6 +58,17 @@ def test_other_bits_are_wrong_data_only_beyond_the_bound(error, severity):
     assert check.severity_of(outcome) is severity
 
 
+def test_a_batch_whose_own_output_is_wrong_has_no_right_bits():
+    class WrongInLargeBlocks(TorchAttention):
+        def __call__(self, query, key_cache, *tensors, **options):
+            output = super().__call__(query, key_cache, *tensors, **options)
+            return output.mul_(2 if key_cache.shape[1] == 4 else 1)
+
+    check = CHECKS["block size"]
+    outcome = run_case(WrongInLargeBlocks().target("t", block_sizes=(4, 2)), check, CASE)[0]
+    assert check.severity_of(outcome) is Severity.WRONG_DATA_OF_ONES_OWN
+
+
 def test_a_strangers_memory_that_changes_a_bit_is_wrong_data_of_another():
     class Counts(TorchAttention):
         def __call__(self, query, key_cache, *tensors, **options):
