@@ -50,15 +50,20 @@ class FaultTier(SecondaryTierManager):  # type: ignore[misc]  # vLLM is no depen
         self.begun: list[TierJob] = []
         self._in_flight: list[TierJob] = []
         self._ended: list[JobResult] = []
-        self._asked: set[Any] = set()
+        self._asked: dict[str, set[Any]] = {}
 
     def lookup(self, key: Any, req_context: Any) -> LookupResult:
-        """Whether a chunk is kept. Of some it is said only when asked again."""
-        del req_context
-        if key[0] % _ASKS_EVERY == 0 and key not in self._asked:
-            self._asked.add(key)
-            return LookupResult.RETRY
-        self._asked.discard(key)
+        """Whether a chunk is kept. Of some it is said only when asked again.
+
+        Once said it is said at once while a request lives that has asked, as in vLLM's own tiers
+        (`AsyncLookupManager`): a lookup may ask for one key only after it has the answer for
+        another, so whoever forgets answers may never have all of them at a time.
+        """
+        if key[0] % _ASKS_EVERY == 0:
+            is_known = any(key in keys for keys in self._asked.values())
+            self._asked.setdefault(req_context.req_id, set()).add(key)
+            if not is_known:
+                return LookupResult.RETRY
         return LookupResult.HIT if key in self.kept else LookupResult.MISS
 
     def submit_store(self, job_metadata: TransferJob) -> None:
@@ -98,6 +103,10 @@ class FaultTier(SecondaryTierManager):  # type: ignore[misc]  # vLLM is no depen
         """No wishes."""
         del req_context
         return RequestOffloadingContext()
+
+    def on_request_finished(self, req_context: Any) -> None:
+        """What was asked for the request alone is forgotten."""
+        self._asked.pop(req_context.req_id, None)
 
     def drain_jobs(self) -> None:
         """Every job is cancelled before it has moved anything, and fails."""

@@ -22,7 +22,8 @@ class TieringWorker:
     """`OffloadingWorker` over host chunks of one block, and the jobs of `FaultTier` (its `tier`).
 
     A chunk that is stored while a load still reads it keeps its place, so that the load finds what
-    it would find.
+    it would find. It gets a new one where the place is the tier's as well, whose copy would change
+    with it; such a load finds what stood there before.
     """
 
     def __init__(self, host: OffloadingWorker, tier: Any) -> None:
@@ -65,7 +66,11 @@ class TieringWorker:
             self._reading[transfer.transfer_id] = chunks
             return replace(transfer, places=tuple(self._place(chunk) for chunk in chunks))
         read = {chunk for reading in self._reading.values() for chunk in reading}
-        places = {c: self._place(c) if c in read else self._new_place() for c in chunks}
+        kept = set(self._tier.kept.values())
+        places = {
+            c: place if c in read and (place := self._place(c)) not in kept else self._new_place()
+            for c in chunks
+        }
         self._storing[transfer.transfer_id] = places
         return replace(transfer, places=tuple(places[chunk] for chunk in chunks))
 
