@@ -9,12 +9,13 @@ from typing import Any
 
 from poolproof.impl.engine import Engine, EngineStep, LiveRequest, StepPart
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
-from poolproof.impl.offloading import Offloader
+from poolproof.impl.offloading import Kept, Offloader
 
 __all__ = [
     "AdmissionOrderEngine",
     "EarlyKeysEngine",
     "OffloadingEngine",
+    "RestoresWhatFailed",
 ]
 
 
@@ -97,3 +98,37 @@ class OffloadingEngine(Engine):
             self.offloader = self.offloader_class(
                 self.manager.block_pool, block_size, arguments["host_places"]
             )
+
+
+class RestoresWhatFailed(OffloadingEngine):
+    """A store that has failed gives its places back to the keys that were there before.
+
+    It is right where a transfer that is lost moves nothing.
+    """
+
+    class Tier(Offloader):
+        """Remembers which entry gave its place up for which."""
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self._before: dict[int, Kept] = {}
+
+        def _forget(self, entry: Kept) -> None:
+            if entry.is_ready:
+                self._before[entry.place] = entry
+            super()._forget(entry)
+
+        def arrived(self, transfer_id: int, is_done: bool) -> None:
+            move = self._under_way[transfer_id]
+            super().arrived(transfer_id, is_done)
+            for entry in () if move.is_load else move.kept:
+                before = self._before.pop(entry.place, None)
+                if before and not is_done and before.key not in self._index:
+                    self._free_places.remove(entry.place)
+                    self._index[before.key] = before
+
+        def clear(self) -> None:
+            super().clear()
+            self._before.clear()
+
+    offloader_class = Tier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from poolproof.bugs.engine_notice_bugs import ENGINE_NOTICE_BUGS
 from poolproof.bugs.engine_progress_bugs import ENGINE_PROGRESS_BUGS
 from poolproof.bugs.engine_specimen import EngineSpecimen
 from poolproof.bugs.engine_state_bugs import ENGINE_STATE_BUGS
@@ -19,6 +20,7 @@ __all__ = ["ENGINE_SPECIMENS", "engine_canaries"]
 ENGINE_SPECIMENS: dict[str, EngineSpecimen] = {
     **ENGINE_STEP_BUGS,
     **ENGINE_TRANSFER_BUGS,
+    **ENGINE_NOTICE_BUGS,
     **ENGINE_PROGRESS_BUGS,
     **ENGINE_WORKER_BUGS,
     **ENGINE_STATE_BUGS,

@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from poolproof.bugs.clean_engine import AdmissionOrderEngine, EarlyKeysEngine, OffloadingEngine
+from poolproof.bugs.clean_engine import (
+    AdmissionOrderEngine,
+    EarlyKeysEngine,
+    OffloadingEngine,
+    RestoresWhatFailed,
+)
 from poolproof.bugs.engine_specimen import (
     ADAPTERS,
     ASYNC,
@@ -397,6 +402,46 @@ class FlushesInsteadOfPinning(OffloadingEngine):
         return {**plan, "flushes": self.offloader.under_way() if self.offloader else []}
 
 
+class MovesAllRanksAtOnce(Engine):
+    """One transfer moves the parts of all ranks."""
+
+    def _begin_transfers(self) -> list[dict[str, Any]]:
+        if self.offloader is None:
+            return []
+        return self.offloader.begin(self._steps[0].number)
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:
+        assert self.offloader is not None
+        if transfer_id in self.offloader.under_way():
+            self.rank_notices.of_ranks([{"id": transfer_id}])
+            for rank in range(self.rank_notices.num_ranks):
+                super().arrived(transfer_id * self.rank_notices.num_ranks + rank, is_done)
+
+
+class RanksInTurn(Engine):
+    """A rank begins with a transfer when the one before it has ended."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._later: list[dict[str, Any]] = []
+        self._in_flight: set[int] = set()
+
+    def _begin_transfers(self) -> list[dict[str, Any]]:
+        self._later += super()._begin_transfers()
+        begun: list[dict[str, Any]] = []
+        for one in list(self._later):
+            move = one["id"] // self.rank_notices.num_ranks
+            if move not in self._in_flight:
+                self._in_flight.add(move)
+                self._later.remove(one)
+                begun.append(one)
+        return begun
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:
+        self._in_flight.discard(transfer_id // self.rank_notices.num_ranks)
+        super().arrived(transfer_id, is_done)
+
+
 class EndsWhereALoadFails(OffloadingEngine):
     """A request whose load has failed ends at once, and its user is told."""
 
@@ -468,6 +513,14 @@ _ONCE_MORE = tuple(
 _TENTH_FREE = tuple(replace(profile, headroom_percent=10) for profile in (FULL, CHUNKS, ASYNC))
 _IN_HALVES = tuple(replace(profile, instances=2) for profile in (FULL, ASYNC))
 _PLAIN = (FULL, CHUNKS, ASYNC)
+_RANKS = tuple(replace(profile, ranks=2) for profile in (FULL, ASYNC))
+_TOLD_AGAIN = tuple(
+    replace(profile, ranks=ranks, notices="may-repeat")
+    for profile, ranks in ((FULL, 1), (ASYNC, 3))
+)
+_ALL_OR_NOTHING = tuple(
+    replace(profile, lost_transfers="move-nothing") for profile in (FULL, ASYNC)
+)
 
 ENGINE_ODDITIES = (
     EngineOddity(
@@ -524,6 +577,12 @@ ENGINE_ODDITIES = (
     ),
     EngineOddity(
         "ends where a load fails", "its profile says so", EndsWhereALoadFails, (_MAY_END,), 8
+    ),
+    EngineOddity("all ranks at once", "a plan names none", MovesAllRanksAtOnce, _RANKS, 8),
+    EngineOddity("ranks in turn", "each rank ends by itself", RanksInTurn, _RANKS, 8),
+    EngineOddity("told again", "what counts is who has told", Engine, _TOLD_AGAIN, 8),
+    EngineOddity(
+        "restores what failed", "its profile says so", RestoresWhatFailed, _ALL_OR_NOTHING, 3
     ),
     *ENGINE_STATE_ODDITIES,
 )

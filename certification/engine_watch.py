@@ -10,7 +10,7 @@ from collections.abc import Container
 
 from poolproof.certification.manager_watch import Seen, Watched, without_state
 from poolproof.contract.commands import Command
-from poolproof.contract.engine_plan import PlannedPart
+from poolproof.contract.engine_plan import PlannedPart, Transfer
 from poolproof.contract.shown_state import Held, ShownState
 from poolproof.contract.state_use import PARTS, Place, StateUse
 from poolproof.contract.trace import Trace
@@ -71,10 +71,7 @@ def _in_words(last: Happened) -> str:
         words += [f"preempts {sequence_name(number)}" for number in last.plan.preempted]
         words += [f"zeroes {', '.join(map(str, last.plan.zeroes))}"] if last.plan.zeroes else []
         words += [f"copies {source} to {into}" for source, into in last.plan.copies]
-        words += [
-            f"{'loads' if t.is_load else 'stores'} {', '.join(map(str, t.blocks))}"
-            for t in last.plan.transfers
-        ]
+        words += map(_transfer, last.plan.transfers)
     words += [
         f"{sequence_name(number)} {_state_in_words(use)}"
         for number, uses in last.uses.items()
@@ -86,6 +83,11 @@ def _in_words(last: Happened) -> str:
         for number, tokens, ends in last.outputs
     ]
     return "; ".join(words)
+
+
+def _transfer(transfer: Transfer) -> str:
+    kind, blocks = "loads" if transfer.is_load else "stores", ", ".join(map(str, transfer.blocks))
+    return f"{kind} {blocks}" + ("" if transfer.rank is None else f" on rank {transfer.rank}")
 
 
 def _state_in_words(use: StateUse) -> str:

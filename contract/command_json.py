@@ -6,7 +6,7 @@ What is read is checked field by field; nothing is ever run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from poolproof.contract.commands import (
@@ -31,7 +31,15 @@ from poolproof.contract.commands import (
     Usage,
 )
 from poolproof.contract.content import TokenChain, key_from_json, key_to_json
-from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import (
+    AnswerStep,
+    Arrive,
+    Cancel,
+    PlanStep,
+    Repeat,
+    RunStep,
+    Submit,
+)
 from poolproof.contract.index_commands import (
     Clear,
     Contains,
@@ -70,8 +78,8 @@ _COMMANDS: dict[str, type[Command]] = {
         Abort, Accept, Acquire, Admit, Allocate, AnswerStep, Append, AppendN, AppendTokens, Arrive,
         Cache, CacheChain, CachePartial, Cancel, Clear, Contains, Draft, Evict, Finish, Fork,
         Free, Get, Insert, Load, Loaded, Lookup, LookupChain, LookupPrefix, PlanStep, Pop,
-        PopLeft, PopLeftN, Preempt, PrependN, Remove, Reset, Resume, RunStep, Schedule, Step,
-        Submit, SwapIn, SwapOut, Touch, Truncate, Usage,
+        PopLeft, PopLeftN, Preempt, PrependN, Remove, Repeat, Reset, Resume, RunStep, Schedule,
+        Step, Submit, SwapIn, SwapOut, Touch, Truncate, Usage,
     )
 }  # fmt: skip
 
@@ -115,10 +123,15 @@ def _argument(name: str, value: Any) -> Any:
 
 
 def command_to_json(command: Command) -> dict[str, Any]:
-    """The command as a JSON object: its verb under "do", then its arguments."""
+    """The command as a JSON object: its verb under "do", then its arguments.
+
+    What has the value that is assumed is left out, so that traces of before it can be read.
+    """
     record: dict[str, Any] = {"do": command.verb}
     for field in fields(command):
         value = getattr(command, field.name)
+        if value == field.default:
+            continue
         convert = _TO_JSON.get(field.name)
         record[field.name] = convert(value) if convert else value
     return record
@@ -136,9 +149,11 @@ def command_from_json(record: Any) -> Command:
         known = ", ".join(sorted(_COMMANDS))
         raise ValueError(f"unknown verb {shown(record['do'])}; known are {known}")
     names = [field.name for field in fields(cls)]
-    if sorted(names) != sorted(name for name in record if name != "do"):
-        raise ValueError(f"{cls.verb} takes exactly {names}, not {sorted(set(record) - {'do'})}")
+    required = {field.name for field in fields(cls) if field.default is MISSING}
+    given = set(record) - {"do"}
+    if not required <= given <= set(names):
+        raise ValueError(f"{cls.verb} takes exactly {names}, not {sorted(given)}")
     try:
-        return cls(*(_argument(name, record[name]) for name in names))
+        return cls(**{name: _argument(name, record[name]) for name in names if name in given})
     except (TypeError, LookupError, ValueError, OverflowError) as error:
         raise ValueError(f"bad argument of {cls.verb}: {error}") from error

@@ -21,6 +21,7 @@ __all__ = [
     "Cancel",
     "EngineCommand",
     "PlanStep",
+    "Repeat",
     "RunStep",
     "Submit",
 ]
@@ -105,9 +106,21 @@ class RunStep(StepCommand):
 class Arrive(EngineCommand):
     """The transfer in flight with that place in the order of their beginning ends.
 
-    With `is_lost` 1 it has failed: nothing was moved.
+    With `is_lost` 1 it has failed, after its first `num_moved` blocks had been moved.
     """
 
     verb: ClassVar[str] = "arrive"
     place: int
     is_lost: int
+    num_moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(EngineCommand):
+    """The engine is told again, in the same words, of a transfer that has ended.
+
+    It is the one that ended so many before the last.
+    """
+
+    verb: ClassVar[str] = "repeat"
+    before_last: int

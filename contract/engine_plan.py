@@ -51,7 +51,8 @@ class Transfer:
     the step `waits` for is over before anything is computed (a load), or right after it (a store).
     Any other ends when it arrives, and the engine is told by `transfer_id`. One that `follows` does
     not begin before the step that names it is computed. A load that is waited for may `fail`: then
-    it moves nothing, and who reads its blocks in this step gets nothing and is computed again.
+    it moves nothing, and who reads its blocks in this step gets nothing and is computed again. Of
+    several workers, each with a memory of its own, that with number `rank` moves; None: all do.
     """
 
     transfer_id: int
@@ -61,6 +62,7 @@ class Transfer:
     places: tuple[int, ...]
     follows: bool = False
     fails: bool = False
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +172,13 @@ def _images(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def _transfer(value: Any) -> Transfer:
     names = {"id", "kind", "blocks", "places"}
-    fields = _mapping("a transfer", value, names, {"waits", "follows", "fails"})
+    fields = _mapping("a transfer", value, names, {"waits", "follows", "fails", "rank"})
     if fields["kind"] not in ("load", "store"):
         raise PlanError(f"the kind of a transfer is load or store, not {shown(fields['kind'])}")
     try:
         blocks, places = (tuple(map(index, fields[name])) for name in ("blocks", "places"))
         transfer_id = index(fields["id"])
+        rank = None if fields.get("rank") is None else index(fields["rank"])
     except TypeError as error:
         raise PlanError(f"the transfer {shown(value)} must have lists of numbers") from error
     if len(blocks) != len(places):
@@ -192,4 +195,4 @@ def _transfer(value: Any) -> Transfer:
         raise PlanError(
             f"transfer {transfer_id} is said to fail; only a load that the step waits for can"
         )
-    return Transfer(transfer_id, is_load, waits, blocks, places, follows, fails)
+    return Transfer(transfer_id, is_load, waits, blocks, places, follows, fails, rank)

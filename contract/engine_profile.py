@@ -22,6 +22,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "reset": ("idle", "preempts"),
     "transfers": ("may-fail", "never-fail"),
     "transfer_order": ("any", "fifo"),
+    "lost_transfers": ("move-some", "move-nothing"),
+    "notices": ("once", "may-repeat"),
     "cancelled_outputs": ("none", "may-come", "one-more"),
     "prefix_hits": ("some", "never"),
     "preemptions": ("some", "never"),
@@ -45,6 +47,7 @@ _LEAST = {
     "state_blocks": 0,
     "headroom_percent": 0,
     "instances": 1,
+    "ranks": 1,
 }
 _MOST = {"headroom_percent": 99}
 _ROWS = ("null_block", *_CHOICES, *_LEAST, "groups")
@@ -65,6 +68,10 @@ class EngineProfile(Profile):
         worker has no way to say so, and none is lost: "never-fail".
     transfer_order: whether transfers end in "any" order, or loads in the order in which they began,
         and stores likewise: "fifo".
+    lost_transfers: what a transfer that is lost has done before: it may have moved some of its
+        blocks, the first ones, or all of them ("move-some"), or "move-nothing".
+    notices: whether the engine is told "once" that a transfer has ended, or "may-repeat" it: who
+        hears of ends over a network that delivers at least once.
     cancelled_outputs: what becomes of a token of a step that was in flight when its user cancelled
         the request: "none" is given, or it "may-come", where a cancel waits for the next step.
         With "one-more" it may come, and a request that has begun may be computed until the engine
@@ -106,6 +113,8 @@ class EngineProfile(Profile):
         is counted without it.
     instances: into how many equal parts the blocks are divided, because so many servers, each with
         its part, serve a request one after the other: it has to fit into a part.
+    ranks: how many workers share every step, each with a device memory, and places outside, of its
+        own. A transfer may be that of one rank, and end before or after the others'.
     groups: the layers that share a block table, as in a manager's profile.
     """
 
@@ -114,6 +123,8 @@ class EngineProfile(Profile):
     reset: str = "idle"
     transfers: str = "may-fail"
     transfer_order: str = "any"
+    lost_transfers: str = "move-some"
+    notices: str = "once"
     cancelled_outputs: str = "none"
     prefix_hits: str = "some"
     preemptions: str = "some"
@@ -135,6 +146,7 @@ class EngineProfile(Profile):
     state_blocks: int = 0
     headroom_percent: int = 0
     instances: int = 1
+    ranks: int = 1
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod
@@ -192,6 +204,8 @@ class EngineProfile(Profile):
             words.append("step-end")
         if self.instances > 1:
             words.append("instances")
+        if self.ranks > 1:
+            words.append("ranks")
         kinds = "+".join(group.kind for group in self.groups)
         return "+".join(words if kinds == "full" else [*words, kinds])
 

@@ -28,6 +28,7 @@ ENGINE_METHODS = {
     "answer": "answer",
     "run": "plan",
     "arrive": "arrived",
+    "repeat": "arrived",
     "reset": "reset",
 }
 """The method of a target behind each verb."""

@@ -20,6 +20,7 @@ from poolproof.contract.engine_commands import (
     Arrive,
     Cancel,
     PlanStep,
+    Repeat,
     RunStep,
     Submit,
 )
@@ -114,9 +115,12 @@ class EngineGrammar:
         if not isinstance(session.last_command, PlanStep):
             yield from self._answers(session)
         yield from (Cancel(number) for number in model.live)
-        for place in range(len(model.transfers)):
+        for place, transfer in enumerate(model.transfers.values()):
             yield Arrive(place, 0)
             yield Arrive(place, 1)
+            if transfer.blocks:  # All was moved, and the end is told as a failure all the same.
+                yield Arrive(place, 1, len(transfer.blocks))
+        yield from (Repeat(place) for place in range(len(model.ended)))
         yield Reset()
 
     def _answers(self, session: RecordedEngine) -> Iterator[AnswerStep]:

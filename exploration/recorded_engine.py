@@ -27,7 +27,6 @@ from poolproof.harness.engine_session import EngineSession
 from poolproof.invariants.wording import sequence_name
 from poolproof.reference.content_names import ContentNames
 from poolproof.reference.engine_model import EngineRequest, PlannedStep
-from poolproof.reference.step_oracle import StepOracle
 
 __all__ = ["RecordedEngine"]
 
@@ -50,7 +49,7 @@ class RecordedEngine(EngineSession):
         names: ContentNames,
     ) -> None:
         super().__init__(target, profile, num_blocks, block_size)
-        self._oracle = StepOracle(num_blocks, profile.groups, self.model.block_sizes, names)
+        self._oracles = self._made_oracles(names)
         self.replaying = False
         self.is_exact = False
         self.told_by = ""
@@ -105,25 +104,28 @@ class RecordedEngine(EngineSession):
         steps = [self._of_step(step, names) for step in model.in_flight]
         transfers = [
             (
-                names.of("transfer", number), one.is_load, one.waits,
+                names.of("transfer", number), one.is_load, one.waits, one.rank,
                 [names.of("block", b) for b in one.blocks],
                 [names.of("place", p) for p in one.places],
             )
             for number, one in model.transfers.items()
         ]  # fmt: skip
         blocks = sorted(
-            (str(names.of("block", block)), self._oracle.held(block))
+            (str(names.of("block", block)), [oracle.held(block) for oracle in self._oracles])
             for block in names.in_order("block", range(model.num_blocks))
         )
-        kept = self._oracle.kept()
+        kept = [oracle.kept() for oracle in self._oracles]
         places = sorted(
-            (str(names.of("place", place)), kept[place])
-            for place in names.in_order("place", sorted(kept))
+            (str(names.of("place", place)), [held.get(place) for held in kept])
+            for place in names.in_order("place", sorted(set().union(*kept)))
         )
+        ended = [(names.of("transfer", t.transfer_id), is_done) for t, is_done in model.ended]
+        if self.profile.notices == "once":  # Then nobody hears of them any more.
+            ended = []
         progress = (self._num_empty, self._num_unserved, self._num_loads)
         if not model.live:  # The next request sets them to zero.
             progress = (self.num_idle_plans > 0, 0, 0)
-        return requests, steps, transfers, blocks, places, progress
+        return requests, steps, transfers, ended, blocks, places, progress
 
     def _of_request(self, request: EngineRequest, names: _Names) -> Any:
         tables = self._tables.get(request.request_id, ())
@@ -133,7 +135,7 @@ class RecordedEngine(EngineSession):
             request.num_prompt_tokens, tuple(request.tokens), request.drafts, request.has_ended,
             request.num_preempted - request.worker_run, tuple(request.ungiven),
             tuple(tuple(names.of("block", b) for b in table) for table in tables),
-            self._oracle.computed_of(sequence_name(request.request_id)),
+            self._oracles[0].computed_of(sequence_name(request.request_id)),
         )  # fmt: skip
 
     def _of_step(self, step: PlannedStep, names: _Names) -> Any:

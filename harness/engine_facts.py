@@ -31,6 +31,7 @@ _ENCODED = "an image was encoded"
 _FORGOTTEN = "the encoder's output for an image was dropped"
 _ENCODED_BEFORE = "a request had an image that was encoded before"
 _RESET = "a reset took the blocks of requests that ran"
+_REPEATED = "an end was told again"
 _ENDED = "everything was freed at the end"
 
 
@@ -88,11 +89,17 @@ class EngineFacts(set[str]):
         if model.profile.reset == "preempts" and any(r.began for r in model.live.values()):
             self.add(_RESET)
 
-    def on_transfer(self, transfer: Transfer, *, is_lost: bool) -> None:
-        """A transfer has ended."""
+    def on_transfer(self, transfer: Transfer, *, is_lost: bool, num_moved: int = 0) -> None:
+        """A transfer has ended; one that is lost had moved so many blocks before."""
         self.add("a transfer was lost" if is_lost else "a transfer arrived")
+        if num_moved:
+            self.add("a transfer was lost on its way")
         if transfer.blocks and not is_lost:
             self.add("a load arrived" if transfer.is_load else "a store arrived")
+
+    def on_repeat(self) -> None:
+        """The engine was told again of a transfer."""
+        self.add(_REPEATED)
 
     def on_answer(
         self, model: EngineModel, step: PlannedStep, executed: Sequence[Executed]
@@ -138,6 +145,8 @@ def required_engine_facts(profile: EngineProfile, can: Capabilities, block_size:
         required += [_ENCODED, _FORGOTTEN, _ENCODED_BEFORE]
     if profile.reset == "preempts" and "reset" in can.verbs:
         required.append(_RESET)
+    if profile.notices == "may-repeat" and "arrive" in can.verbs:
+        required.append(_REPEATED)
     if can.sees("num_free"):
         required.append(_ENDED)
     return required

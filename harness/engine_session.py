@@ -14,7 +14,15 @@ from typing import Any
 
 from poolproof.contract.commands import Command, Reset
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import (
+    AnswerStep,
+    Arrive,
+    Cancel,
+    PlanStep,
+    Repeat,
+    RunStep,
+    Submit,
+)
 from poolproof.contract.engine_plan import (
     EnginePlan,
     PlanError,
@@ -45,12 +53,14 @@ from poolproof.invariants.engine_plans import (
     plan_names_live_requests,
     plan_zeroes_blocks,
     transfers_can_end,
+    transfers_name_ranks,
     unreadable_answer,
 )
 from poolproof.invariants.free_at_end import all_free_at_end
 from poolproof.invariants.kv_reads import step_reads_own_prefix
 from poolproof.invariants.progress import loads_get_on, plans_go_on, users_are_served
 from poolproof.invariants.wording import sequence_name
+from poolproof.reference.content_names import ContentNames
 from poolproof.reference.engine_legality import undefined_for_engine
 from poolproof.reference.engine_model import EngineModel, Executed, PlannedStep
 from poolproof.reference.step_oracle import StepOracle
@@ -100,7 +110,7 @@ class EngineSession:
         self.num_commands = 0
         self.num_idle_plans = 0
         self._num_steps = self._num_empty = self._num_unserved = self._num_loads = 0
-        self._oracle = StepOracle(num_blocks, profile.groups, self.model.block_sizes)
+        self._oracles = self._made_oracles(None)
         self._tables: dict[int, Tables] = {}
         self._lingering: dict[int, PlannedStep | None] = {}
         self._states = StateUses(target, self.model, self.invariants.report)
@@ -112,8 +122,17 @@ class EngineSession:
             AnswerStep: self._answer,
             RunStep: self._run,
             Arrive: self._arrive,
+            Repeat: self._repeat,
             Reset: self._reset,
         }
+
+    def _made_oracles(self, names: ContentNames | None) -> list[StepOracle]:
+        """One for the memory of each rank."""
+        model, profile = self.model, self.profile
+        return [
+            StepOracle(model.num_blocks, profile.groups, model.block_sizes, names)
+            for _ in range(profile.ranks)
+        ]
 
     @property
     def reference(self) -> EngineModel:
@@ -204,7 +223,8 @@ class EngineSession:
         """An engine that says yes keeps nothing: the weights may be others from now on."""
         if self._call(command) is True:
             self.facts.on_reset(self.model)
-            self._oracle.void()
+            for oracle in self._oracles:
+                oracle.void()
             self._tables.clear()
             self._num_unserved = self._num_loads = self._num_empty = 0
             self.model.reset()
@@ -238,6 +258,7 @@ class EngineSession:
         report(plan_names_blocks(plan, model.num_blocks, model.transfer_ids()))
         report(plan_zeroes_blocks(plan, model.num_blocks))
         report(transfers_can_end(plan, hears_of_ends="arrive" in self.can.verbs))
+        report(transfers_name_ranks(plan, self.profile.ranks))
         for part in plan.parts:
             request = model.requests[part.request_id]
             assumed = model.num_tokens_assumed(request)
@@ -311,23 +332,28 @@ class EngineSession:
         moved = [transfer for transfer in plan.transfers if transfer.waits and not transfer.fails]
         for transfer in moved:
             self.facts.on_transfer(transfer, is_lost=False)
-        record = StepRecord(
-            self._num_steps,
-            tuple(self._computed(step, e, uses.get(e.part.request_id, ())) for e in executed),
-            plan.copies,
-            loads=tuple(p for t in moved if t.is_load for p in zip(t.blocks, t.places)),
-            stores=tuple(p for t in moved if not t.is_load for p in zip(t.blocks, t.places)),
-            zeroes=plan.zeroes,
-        )
-        found = self._oracle.record(record)
+        computed = tuple(self._computed(step, e, uses.get(e.part.request_id, ())) for e in executed)
+        found = []
+        for rank, oracle in enumerate(self._oracles):
+            mine = [transfer for transfer in moved if transfer.rank in (None, rank)]
+            record = StepRecord(
+                self._num_steps,
+                computed,
+                plan.copies,
+                loads=tuple(p for t in mine if t.is_load for p in zip(t.blocks, t.places)),
+                stores=tuple(p for t in mine if not t.is_load for p in zip(t.blocks, t.places)),
+                zeroes=plan.zeroes,
+            )
+            found += [(rank, wrong) for wrong in oracle.record(record)]
         for e in executed:
             if e.is_spoilt:  # What it reads from now on is told anew, with its tokens.
                 self.facts.add("a step was computed for nothing, since its load had failed")
                 del self._tables[e.part.request_id]
-        for wrong in found:
+        for rank, wrong in found:
             is_own = wrong.writer == wrong.reader
+            where = f"on rank {rank}, " if self.profile.ranks > 1 else ""
             self.invariants.report(
-                step_reads_own_prefix(wrong.sentence(), wrong.block, is_own=is_own)
+                step_reads_own_prefix(where + wrong.sentence(), wrong.block, is_own=is_own)
             )
 
     def _computed(
@@ -424,21 +450,34 @@ class EngineSession:
         }
 
     def _arrive(self, command: Arrive) -> None:
-        transfers = self.model.transfers
-        transfer = transfers.pop(list(transfers)[command.place])
+        is_lost = bool(command.is_lost)
+        transfer = self.model.end_transfer(command.place, is_done=not is_lost)
         self._num_unserved = self._num_empty = self.num_idle_plans = 0
-        if not command.is_lost:
-            self._move(transfer)
-        self.facts.on_transfer(transfer, is_lost=bool(command.is_lost))
-        self._call(command, transfer.transfer_id, not command.is_lost)
+        if not is_lost:
+            self._num_loads += transfer.is_load and transfer.rank in (None, 0)
+            self._move(transfer, len(transfer.blocks))
+        elif command.num_moved:
+            self._move(transfer, command.num_moved)
+        self.facts.on_transfer(transfer, is_lost=is_lost, num_moved=command.num_moved)
+        self._call(command, transfer.transfer_id, not is_lost)
 
-    def _move(self, transfer: Transfer) -> None:
-        pairs = zip(transfer.blocks, transfer.places)
-        if transfer.is_load:
-            self._num_loads += 1
-            self._oracle.load(pairs)
-        else:
-            self._oracle.store(pairs)
+    def _repeat(self, command: Repeat) -> None:
+        """Nothing is moved: the engine only hears of it again."""
+        transfer, is_done = self.model.ended[-1 - command.before_last]
+        self.num_idle_plans = 0
+        self.facts.on_repeat()
+        self._call(command, transfer.transfer_id, is_done)
+
+    def _move(self, transfer: Transfer, num_blocks: int) -> None:
+        """The first blocks of a transfer, on its rank or on all."""
+        pairs = list(zip(transfer.blocks, transfer.places))[:num_blocks]
+        for rank, oracle in enumerate(self._oracles):
+            if transfer.rank not in (None, rank):
+                continue
+            if transfer.is_load:
+                oracle.load(pairs)
+            else:
+                oracle.store(pairs)
 
     def _flush(self, step: PlannedStep) -> None:
         """What the worker waits for before it computes the step ends now."""

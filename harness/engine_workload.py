@@ -18,6 +18,7 @@ from poolproof.contract.engine_commands import (
     Arrive,
     Cancel,
     PlanStep,
+    Repeat,
     RunStep,
     Submit,
 )
@@ -133,6 +134,8 @@ class EngineWorkload:
             weights["cancel"] = bias.cancel
         if model.transfers:
             weights["arrive"] = bias.arrive * len(model.places_to_arrive())
+        if model.ended and model.profile.notices == "may-repeat":
+            weights["repeat"] = 1 + bias.arrive // 4
         if "reset" in verbs:
             preempts = model.profile.reset == "preempts"
             weights["reset"] = bias.reset + (model.is_idle or preempts)
@@ -152,13 +155,22 @@ class EngineWorkload:
                 return RunStep(answer.token, answer.num_accepted, answer.num_drafts)
             case "arrive":
                 places = model.places_to_arrive()
-                place = places[below(len(places))]
-                may_fail = model.profile.transfers == "may-fail"
-                return Arrive(place, int(may_fail and below(6) == 0))
+                return self._arrive(places[below(len(places))])
+            case "repeat":
+                return Repeat(below(len(model.ended)))
             case "reset":
                 return Reset()
             case _:
                 return PlanStep()
+
+    def _arrive(self, place: int) -> Arrive:
+        below, profile = self._choices.below, self._model.profile
+        if profile.transfers == "never-fail" or below(6):
+            return Arrive(place, 0)
+        num_blocks = len(list(self._model.transfers.values())[place].blocks)
+        if profile.lost_transfers == "move-nothing" or not num_blocks or below(2):
+            return Arrive(place, 1)
+        return Arrive(place, 1, 1 + below(num_blocks))
 
     def _answer(self) -> AnswerStep:
         below, bias, most = self._choices.below, self._bias, self._model.profile.draft_tokens

@@ -18,6 +18,7 @@ from poolproof.contract.engine_commands import (
     Arrive,
     EngineCommand,
     PlanStep,
+    Repeat,
     RunStep,
     Submit,
 )
@@ -55,8 +56,10 @@ def engine_weight(command: Command) -> tuple[int, int]:
             return len(chain.tokens) + 4 * keys, sum(chain.tokens) + most + priority
         case AnswerStep(token, accepted, drafts) | RunStep(token, accepted, drafts):
             return 0, abs(token - _FIRST_TOKEN) + accepted + drafts
-        case Arrive(place, is_lost):
-            return 0, place + is_lost
+        case Arrive(place, is_lost, num_moved):
+            return 0, place + is_lost + num_moved
+        case Repeat(before_last):
+            return 0, before_last
         case _:
             return 0, 0
 
@@ -83,9 +86,14 @@ def lowered_engine_command(command: EngineCommand) -> Iterator[EngineCommand]:
                 yield changed(command, token=_FIRST_TOKEN)
         case Arrive(place=place, is_lost=is_lost):
             if is_lost:
-                yield changed(command, is_lost=0)
+                yield changed(command, is_lost=0, num_moved=0)
+            for fewer in _below(command.num_moved, 0):
+                yield changed(command, num_moved=fewer)
             for lower in _below(place, 0):
                 yield changed(command, place=lower)
+        case Repeat(before_last=before_last):
+            for lower in _below(before_last, 0):
+                yield changed(command, before_last=lower)
 
 
 def steps_run_at_once(commands: Candidate) -> Iterator[Candidate]:

@@ -53,7 +53,7 @@ from poolproof.impl.kv_cache_group import (
 from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from poolproof.impl.kv_cache_request import ImageSpan, Request
 from poolproof.impl.kv_cache_tables import NULL_BLOCK
-from poolproof.impl.offloading import Offloader, host_key
+from poolproof.impl.offloading import Offloader, RankNotices, host_key
 from poolproof.impl.running_states import RunningStates, StateGroup
 from poolproof.impl.sizing import require_int
 
@@ -142,6 +142,8 @@ class Engine:
         max_running: the most requests that hold blocks.
         draft_tokens: the most drafts that a request is given for a step.
         groups: the kinds of attention, and of recurrence.
+        num_ranks: workers that share every step, each with its part of every block. Each moves its
+            part on its own, and may be told of twice.
         host_places: blocks of host memory that full blocks are kept in, and recurrent states at the
             ends of blocks; only for groups of full attention and states in blocks of one size, and
             with caching.
@@ -160,6 +162,7 @@ class Engine:
 
     encoder_cache_class = EncoderCache
     running_states_class = RunningStates
+    rank_notices_class = RankNotices
 
     def __init__(
         self,
@@ -172,6 +175,7 @@ class Engine:
         max_running: int = 8,
         draft_tokens: int = 0,
         groups: Sequence[FullAttention] = (FullAttention(),),
+        num_ranks: int = 1,
         host_places: int = 0,
         max_adapters: int = 0,
         encoder_cache_tokens: int = 0,
@@ -208,6 +212,7 @@ class Engine:
             enable_caching=enable_caching,
         )
         self.max_request_tokens = _most_tokens(num_blocks - 1 - num_scratch, sizes)
+        self.rank_notices = self.rank_notices_class(num_ranks)
         self.offloader: Offloader | None = None
         self._attention: list[int] = []
         if require_int("host_places", host_places, at_least=0) and enable_caching:
@@ -260,6 +265,7 @@ class Engine:
             max_running=rows["max_running"],
             draft_tokens=draft_tokens,
             groups=[_group(**group, num_scratch=num_scratch) for group in rows["groups"]],
+            num_ranks=rows["ranks"],
             host_places=host_places,
             max_adapters=rows["max_adapters"],
             encoder_cache_tokens=rows["encoder_cache_tokens"],
@@ -320,7 +326,7 @@ class Engine:
         return {
             "compute": [self._told(part) for part in step.parts],
             "preempted": step.preempted,
-            "transfers": self.offloader.begin(self._steps[0].number) if self.offloader else [],
+            "transfers": self._begin_transfers(),
             "forgets": forgets,
             "encodes": encodes,
         }
@@ -372,12 +378,25 @@ class Engine:
         return outputs
 
     def arrived(self, transfer_id: int, is_done: bool) -> None:
-        """A transfer has ended; where not `is_done`, nothing was moved."""
+        """A transfer of a rank has ended; where not `is_done`, with whatever it had moved.
+
+        Nothing happens before it has on every rank, nor where it has been told before.
+        """
         assert self.offloader is not None, "nothing was transferred"
-        self.offloader.arrived(transfer_id, is_done)
-        request = self._loading.pop(transfer_id, None)
+        over = self.rank_notices.heard(transfer_id, is_done)
+        if over is None:
+            return
+        number, is_done = over
+        self.offloader.arrived(number, is_done)
+        request = self._loading.pop(number, None)
         if request is not None:
             self._loaded(request, is_done)
+
+    def _begin_transfers(self) -> list[dict[str, Any]]:
+        """What begins with the step that was planned now."""
+        if self.offloader is None:
+            return []
+        return self.rank_notices.of_ranks(self.offloader.begin(self._steps[0].number))
 
     def reset(self) -> bool:
         """Forget what is cached, here and on the host.

@@ -27,7 +27,7 @@ _ENGINE = frozenset({
     "policy", "max_batch_tokens", "max_running", "draft_tokens", "manager", "max_request_tokens",
     "max_adapters", "encoder_cache", "reset_preempts", "offloader", "_hasher", "_requests",
     "_waiting", "_running", "_loading", "_steps", "_num_submitted", "_num_planned",
-    "states_in_between", "_state_groups", "_attention",
+    "states_in_between", "_state_groups", "_attention", "rank_notices",
 })  # fmt: skip
 _OFFLOADER = frozenset({
     "block_size", "_pool", "_free_places", "_index", "_waiting", "_under_way", "_num_moves",
@@ -61,6 +61,8 @@ class _State:
         self._encoder_extras = {} if encoder is None else _beyond(encoder, _ENCODER)
         is_marked = not (self._extras or self._host_extras or self._encoder_extras)
         is_marked &= engine.running_states_class is RunningStates
+        # A transfer of one of several ranks has a number that no move has.
+        is_marked &= engine.rank_notices.num_ranks == 1
 
         def name(kind: str) -> Name:
             return (lambda number: (kind, number)) if is_marked else int
@@ -196,6 +198,7 @@ class _State:
             max(move.after - self._engine._num_planned, -len(self._engine._steps) - 1),
             tuple(map(self._block, move.blocks)),
             tuple((self._of_kept(k), host._index.get(k.key) is k) for k in move.kept),
+            self._engine.rank_notices.missing_of(move.transfer_id),
         )
 
     def _plain(self, value: Any) -> Any:

@@ -4,7 +4,9 @@ Transfers go beside the steps of the engine and end in any order, or fail. So wh
 is pinned until it has ended: a block that is being stored is referenced (vllm#29870), a place that
 is being written or read is not given to another block (sglang#31427). What is being stored can be
 found once it has arrived. A load waits for the steps that were planned before it, because they may
-still write into the blocks that it gets (vllm#45357).
+still write into the blocks that it gets (vllm#45357). Where several workers share every step, what
+one of them lacks nobody has: a transfer has ended once it has on every rank, and is done if it is
+on each of them (vllm-omni#5636).
 """
 
 from __future__ import annotations
@@ -42,6 +44,50 @@ class Move:
     blocks: list[int]
     kept: list[Kept]
     after: int
+
+
+class RankNotices:
+    """The transfers of `num_ranks` workers, which each move their own part of every block.
+
+    A notice may come again (vllm#54518); what counts is which rank it is from, not how many came.
+    """
+
+    def __init__(self, num_ranks: int) -> None:
+        self.num_ranks = require_int("num_ranks", num_ranks, at_least=1)
+        self._missing: dict[int, set[int]] = {}
+        self._failed: set[int] = set()
+
+    def of_ranks(self, moves: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A transfer for each rank and move, whose number tells both."""
+        ranks = range(self.num_ranks)
+        self._missing.update((move["id"], set(ranks)) for move in moves)
+        if self.num_ranks == 1:
+            return moves
+        return [
+            {**move, "id": move["id"] * self.num_ranks + rank, "rank": rank}
+            for move in moves
+            for rank in ranks
+        ]
+
+    def heard(self, transfer_id: int, is_done: bool) -> tuple[int, bool] | None:
+        """The move that is over with this notice, and whether it is done on all ranks."""
+        number, rank = divmod(transfer_id, self.num_ranks)
+        missing = self._missing.get(number)
+        if missing is None or rank not in missing:
+            return None
+        missing.remove(rank)
+        if not is_done:
+            self._failed.add(number)
+        if missing:
+            return None
+        del self._missing[number]
+        all_done = number not in self._failed
+        self._failed.discard(number)
+        return number, all_done
+
+    def missing_of(self, number: int) -> tuple[tuple[int, ...], bool]:
+        """The ranks that have not ended a move, and whether it has failed on another."""
+        return tuple(sorted(self._missing.get(number, ()))), number in self._failed
 
 
 class Offloader:

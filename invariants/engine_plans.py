@@ -30,6 +30,7 @@ __all__ = [
     "plan_names_live_requests",
     "plan_zeroes_blocks",
     "transfers_can_end",
+    "transfers_name_ranks",
     "unreadable_answer",
 ]
 
@@ -376,6 +377,17 @@ def transfers_can_end(plan: EnginePlan, *, hears_of_ends: bool) -> Violation | N
             return _wrong(
                 f"{_named(transfer)} is in flight once it has begun, and the engine has no "
                 "arrived() to be told of its end; write that method, or let the step wait for it"
+            )
+    return None
+
+
+def transfers_name_ranks(plan: EnginePlan, num_ranks: int) -> Violation | None:
+    """A violation of PLAN in a transfer of a rank that does not exist."""
+    for transfer in plan.transfers:
+        if transfer.rank is not None and not 0 <= transfer.rank < num_ranks:
+            return _wrong(
+                f"{_named(transfer)} is that of rank {transfer.rank}, and the ranks are 0 to "
+                f"{num_ranks - 1}"
             )
     return None
 

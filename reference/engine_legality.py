@@ -9,6 +9,7 @@ from poolproof.contract.engine_commands import (
     Arrive,
     Cancel,
     PlanStep,
+    Repeat,
     RunStep,
     Submit,
 )
@@ -32,6 +33,8 @@ def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
             return _undefined_now(model) or _undefined_answer(command)
         case Arrive():
             return _undefined_arrive(model, command)
+        case Repeat():
+            return _undefined_repeat(model, command)
         case Reset():
             return None
         case _:
@@ -73,7 +76,28 @@ def _undefined_arrive(model: EngineModel, command: Arrive) -> str | None:
         return "one of its kind that began before it is still in flight"
     if command.is_lost and model.profile.transfers == "never-fail":
         return "no transfer fails"
-    return None if command.is_lost in (0, 1) else "is_lost is 0 or 1"
+    if command.is_lost not in (0, 1):
+        return "is_lost is 0 or 1"
+    return _undefined_part(model, command)
+
+
+def _undefined_part(model: EngineModel, command: Arrive) -> str | None:
+    """What a transfer may move before it is lost."""
+    if not command.num_moved:
+        return None
+    if not command.is_lost:
+        return "what is not lost moves all of its blocks"
+    if model.profile.lost_transfers == "move-nothing":
+        return "a transfer that is lost moves nothing"
+    num_blocks = len(list(model.transfers.values())[command.place].blocks)
+    return None if 0 < command.num_moved <= num_blocks else "the transfer has fewer blocks"
+
+
+def _undefined_repeat(model: EngineModel, command: Repeat) -> str | None:
+    if model.profile.notices == "once":
+        return "the engine is told once of what has ended"
+    is_known = 0 <= command.before_last < len(model.ended)
+    return None if is_known else "no such transfer has ended"
 
 
 def _undefined_submit(model: EngineModel, command: Submit) -> str | None:

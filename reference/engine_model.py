@@ -20,7 +20,10 @@ from poolproof.contract.engine_commands import STOP_TOKEN, AnswerStep, Submit
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 
-__all__ = ["EngineModel", "EngineRequest", "Executed", "PlannedStep"]
+__all__ = ["NUM_REPEATED", "EngineModel", "EngineRequest", "Executed", "PlannedStep"]
+
+NUM_REPEATED = 3
+"""So many of the last notices may be repeated; what is older was heard of, whatever the network."""
 
 _DRAFTS = (1, 2, 3, 1, 2, 3, STOP_TOKEN)
 """What is tried, in turn. One that is right may end the request, with others behind it."""
@@ -114,7 +117,8 @@ class EngineModel:
     """The requests of an engine of `num_blocks` blocks, and its steps and transfers in flight.
 
     `encoded` are the images whose outputs of the encoder the worker has, once all steps in flight
-    are carried out; `image_sizes` are the positions of every image that was submitted.
+    are carried out; `image_sizes` are the positions of every image that was submitted. `ended` are
+    the last transfers that have ended, and whether they were done.
     """
 
     def __init__(self, num_blocks: int, block_size: int, profile: EngineProfile) -> None:
@@ -126,6 +130,7 @@ class EngineModel:
         self.live: dict[int, EngineRequest] = {}
         self.in_flight: deque[PlannedStep] = deque()
         self.transfers: dict[int, Transfer] = {}
+        self.ended: deque[tuple[Transfer, bool]] = deque(maxlen=NUM_REPEATED)
         self.image_sizes: dict[str, int] = {}
         self.encoded: set[str] = set()
         self._unknown = _SPOILT - 1
@@ -231,12 +236,21 @@ class EngineModel:
         following = (t for step in self.in_flight for t in step.plan.transfers if t.follows)
         return {*self.transfers, *(t.transfer_id for t in following)}
 
+    def end_transfer(self, place: int, *, is_done: bool) -> Transfer:
+        """The transfer in flight with that place has ended; returns it."""
+        transfer = self.transfers.pop(list(self.transfers)[place])
+        self.ended.append((transfer, is_done))
+        return transfer
+
     def places_to_arrive(self) -> list[int]:
-        """Which of the transfers in flight may end next, by their place."""
+        """Which of the transfers in flight may end next, by their place.
+
+        What is first in and first out is so in each rank for itself.
+        """
         transfers = list(self.transfers.values())
         if self.profile.transfer_order == "any":
             return list(range(len(transfers)))
-        kinds = [transfer.is_load for transfer in transfers]
+        kinds = [(transfer.rank, transfer.is_load) for transfer in transfers]
         return sorted(kinds.index(kind) for kind in set(kinds))
 
     def execute(self, answer: AnswerStep) -> tuple[PlannedStep, list[Executed]]:

@@ -14,7 +14,15 @@ from poolproof.certification.engine_watch import watch_engine
 from poolproof.certification.right_target import right_target
 from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import (
+    AnswerStep,
+    Arrive,
+    Cancel,
+    PlanStep,
+    Repeat,
+    RunStep,
+    Submit,
+)
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.shown_state import ShownState
@@ -98,8 +106,12 @@ def engine_command_words(command: Command) -> str:
             return f"answer {_sampled(token, accepted, drafts)}"
         case RunStep(token=token, num_accepted=accepted, num_drafts=drafts):
             return f"step {_sampled(token, accepted, drafts)}"
-        case Arrive(place=place, is_lost=is_lost):
-            return f"transfer {place + 1} {'is lost' if is_lost else 'arrives'}"
+        case Arrive(place=place, is_lost=is_lost, num_moved=moved):
+            part = f" after {moved} block{'s' * (moved > 1)}" if moved else ""
+            return f"transfer {place + 1} {'is lost' if is_lost else 'arrives'}{part}"
+        case Repeat(before_last=before_last):
+            which = f"the end before the last {before_last}" if before_last else "the last end"
+            return f"{which} is told again"
         case _:
             return str(command)
 

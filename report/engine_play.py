@@ -64,6 +64,7 @@ class Play:
         self.memory: dict[int, dict[Any, tuple[Any, str]]] = {}  #: DATA
         self.places: dict[int, dict[Any, tuple[Any, str]]] = {}  # outside the device  #: DATA&moves
         self.transfers: dict[int, Any] = {}  # in flight  #: moves
+        self.ended: list[tuple[int, bool]] = []  # transfers, and whether they were done  #: repeats
         self.encoded: set[str] = set()  # images that the worker has encoded  #: PLAN&images
         self.image_sizes: dict[str, int] = {}  #: PLAN&images
         self.num_quiet = 0  # plans since anybody was given a token  #: LIVE|LEAK
@@ -107,13 +108,20 @@ class Play:
             step["preempted"] |= set(self.requests)  #: preempts
             step["reset"] = set(self.requests)  #: preempts
 
-    def arrive(self, place: int, *, is_lost: bool = False) -> None:  #: moves
+    def arrive(self, place: int, *, is_lost: bool = False, num_moved: int = 0) -> None:  #: moves
         """The transfer with that place in the order of their beginning is over, or was lost."""
         if place < len(self.transfers):
             transfer = self.transfers.pop(list(self.transfers)[place])
-            if not is_lost:  #: DATA
-                self.move(transfer)
+            moved = transfer["blocks"][:num_moved] if is_lost else transfer["blocks"]  #: DATA
+            self.move({**transfer, "blocks": moved})  #: DATA
+            self.ended.append((transfer["id"], not is_lost))  #: repeats
             self.engine.arrived(transfer["id"], not is_lost)
+
+    def repeat(self, before_last: int) -> None:  #: repeats
+        """The engine is told again of the transfer that ended so many before the last."""
+        if before_last < len(self.ended):
+            transfer_id, is_done = self.ended[-1 - before_last]
+            self.engine.arrived(transfer_id, is_done)
 
     def move(self, transfer: Any) -> None:  #: DATA&moves
         """A load brings what stands at places into blocks, a store the other way round."""

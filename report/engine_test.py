@@ -25,6 +25,7 @@ from poolproof.contract.engine_commands import (
     Arrive,
     Cancel,
     PlanStep,
+    Repeat,
     RunStep,
     Submit,
 )
@@ -49,7 +50,8 @@ def engine_test(trace: Trace, written_to: Path | None = None) -> str:
     """The text of the file, which names its engine from where it is written to.
 
     A target that no file can import, such as a program, gets a test that uses Poolproof, and so
-    does a trace in which a step says of recurrent states what cannot be done (PLAN).
+    does a trace in which a step says of recurrent states what cannot be done (PLAN), or which has
+    several ranks.
     """
     text = _alone(trace, None if written_to is None else written_to.resolve().parent)
     return regression_test(trace, written_to) if text is None else text
@@ -72,7 +74,7 @@ def _alone(trace: Trace, folder: Path | None) -> str | None:
     """A test that needs nothing of Poolproof; None where the target cannot be built without."""
     name = test_name(trace)
     reproducer = reproducer_of(trace.target)
-    if reproducer is None or _is_about_states(trace):
+    if reproducer is None or _is_about_states(trace) or _has_ranks(trace):
         return None
     body = reproducer.own_test(trace, name)
     if body is None:
@@ -98,6 +100,11 @@ def _is_about_states(trace: Trace) -> bool:
     profile, violation = trace.profile, trace.violation
     is_plan = violation is not None and violation.invariant == "PLAN"
     return is_plan and isinstance(profile, EngineProfile) and profile.has_states
+
+
+def _has_ranks(trace: Trace) -> bool:
+    """Whether there is more than one worker, each with a memory: the player has one."""
+    return isinstance(trace.profile, EngineProfile) and trace.profile.ranks > 1
 
 
 def _player(trace: Trace) -> Iterator[str]:
@@ -172,6 +179,7 @@ def _features(trace: Trace) -> set[str]:
         "instances": profile.instances > 1,
         "drafts": profile.draft_tokens > 0,
         "moves": Arrive in verbs or is_moved or not trace.shown,
+        "repeats": Repeat in verbs,
         # A mended engine may copy where a broken one forgot to.
         "copies": True,
         "cancels": Cancel in verbs,
@@ -304,8 +312,11 @@ def _call(command: Command) -> str:
         case AnswerStep() | RunStep():
             verb = "answer" if isinstance(command, AnswerStep) else "run"
             return f"play.{verb}({_sampled(command)})"
-        case Arrive(place=place, is_lost=is_lost):
-            return f"play.arrive({place}{', is_lost=True' if is_lost else ''})"
+        case Arrive(place=place, is_lost=is_lost, num_moved=moved):
+            part = f", num_moved={moved}" if moved else ""
+            return f"play.arrive({place}{', is_lost=True' if is_lost else ''}{part})"
+        case Repeat(before_last=before_last):
+            return f"play.repeat({before_last})"
         case _:
             return "play.reset()"
 

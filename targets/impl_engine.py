@@ -61,6 +61,7 @@ _SET_UPS = (
     _SetUp("offloading", {"policy": "priority", "max_running": 2}, host_places=8),
     _SetUp("async+offloading", {**_ASYNC, "max_batch_tokens": 12}, host_places=8),
     _SetUp("async+drafts+offloading", {**_ASYNC, **_DRAFTS}, host_places=5),
+    _SetUp("offloading+ranks", {"ranks": 2, "notices": "may-repeat"}, host_places=8),
     _SetUp("sliding", groups=(_SLIDING,)),
     _SetUp("full+sliding", {"policy": "priority"}, groups=(CacheGroup(), _SLIDING)),
     _SetUp(
@@ -185,6 +186,7 @@ def _setting(trace: Trace, _folder: Path | None) -> list[str]:
         f"        max_running={profile.max_running},",
         f"        draft_tokens={profile.draft_tokens},",
         f"        groups=({groups}),",
+        f"        num_ranks={profile.ranks},",
         f"        host_places={places},",
         f"        max_adapters={profile.max_adapters},",
         f"        encoder_cache_tokens={profile.encoder_cache_tokens},",

@@ -12,7 +12,15 @@ from poolproof.contract import engine_commands
 from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Image, TokenChain
-from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import (
+    AnswerStep,
+    Arrive,
+    Cancel,
+    PlanStep,
+    Repeat,
+    RunStep,
+    Submit,
+)
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace, read_trace, write_trace
@@ -20,8 +28,8 @@ from poolproof.contract.violation import Severity, Violation
 
 CHAIN = TokenChain((1, 2, 3), ("x", "0"), "s", (Image("p", 1, 2),))
 COMMANDS: list[Command] = [
-    AnswerStep(1, 2, 3), Arrive(1, 0), Cancel(4), PlanStep(), RunStep(0, 1, 2),
-    Submit(3, CHAIN, 5, 2),
+    AnswerStep(1, 2, 3), Arrive(1, 0), Arrive(0, 1, 2), Cancel(4), PlanStep(), Repeat(1),
+    RunStep(0, 1, 2), Submit(3, CHAIN, 5, 2),
 ]  # fmt: skip
 
 
@@ -50,6 +58,12 @@ def test_every_command_is_tried_here() -> None:
 def test_a_damaged_command_is_refused(record: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=record["do"]):
         command_from_json(record)
+
+
+def test_what_is_as_assumed_is_left_out() -> None:
+    record = {"do": "arrive", "place": 1, "is_lost": 1}
+    assert command_to_json(Arrive(1, 1)) == record
+    assert command_from_json(record) == Arrive(1, 1, 0)
 
 
 def test_planning_answering_and_both_at_once_are_one_operation() -> None:

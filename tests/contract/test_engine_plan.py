@@ -49,6 +49,11 @@ def test_a_mapping_is_read_as_a_plan() -> None:
     )
 
 
+def test_a_transfer_may_be_that_of_one_rank() -> None:
+    plan = plan_from({"compute": [], "transfers": [{**LOAD, "rank": 1}, {**LOAD, "rank": None}]})
+    assert [transfer.rank for transfer in plan.transfers] == [1, None]
+
+
 def test_what_is_left_out_is_none() -> None:
     nothing = {"compute": [], "copies": None, "preempted": None, "transfers": None}
     assert plan_from({"compute": []}) == plan_from(nothing) == EnginePlan()

@@ -9,7 +9,15 @@ import pytest
 
 from poolproof.contract.commands import Command, Reset
 from poolproof.contract.content import Image, TokenChain
-from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import (
+    AnswerStep,
+    Arrive,
+    Cancel,
+    PlanStep,
+    Repeat,
+    RunStep,
+    Submit,
+)
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.violation import Severity, Violation
@@ -491,6 +499,95 @@ def test_a_load_that_was_lost_has_moved_nothing() -> None:
     assert first_found(session, *commands).invariant == "DATA"
     assert ("arrived", 2, False) in engine.calls
     assert "a transfer was lost" in session.facts
+
+
+TWO_BLOCKS = entry(count=8, blocks=[0, 1])
+TWO_STORED = computing(TWO_BLOCKS, transfers=[moving("store", 1, [0, 1], [6, 7], waits=True)])
+TWO_LOADED = computing(transfers=[moving("load", 2, [3, 4], [6, 7])])
+EIGHT = submit(tokens=(1, 2, 3, 4, 5, 6, 7, 8))
+
+
+@pytest.mark.parametrize(("num_moved", "position"), [(0, 0), (1, 4), (2, None)])
+def test_a_load_that_was_lost_may_have_moved_its_first_blocks(
+    num_moved: int, position: int | None
+) -> None:
+    session = scripted(TWO_STORED, TWO_LOADED, computing(entry(first=8, blocks=[3, 4, 5])))
+    for command in (EIGHT, STEP, STEP, Arrive(0, 1, num_moved)):
+        assert session.step(command) is None
+    found = session.step(STEP)
+    if position is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert f"reads at position {position} " in found.sentence
+    assert ("a transfer was lost on its way" in session.facts) == (num_moved > 0)
+
+
+def test_a_store_that_was_lost_may_have_overwritten_its_first_places() -> None:
+    others = computing(entry(1, count=4, blocks=[2]), transfers=[moving("store", 3, [2], [6])])
+    read = computing(HIT, transfers=[moving("load", 4, [3], [6], waits=True)])
+    begin = submit(), submit(1, (5, 6, 7, 8)), STEP, STEP
+    whole = scripted(STORE, others, read)
+    for command in (*begin, Arrive(0, 1), STEP):
+        assert whole.step(command) is None
+    violation = first_found(scripted(STORE, others, read), *begin, Arrive(0, 1, 1), STEP)
+    assert violation.severity is Severity.WRONG_DATA_OF_ANOTHER
+
+
+def test_an_engine_may_be_told_again_in_the_same_words() -> None:
+    engine = ScriptedEngine([STORE, computing(transfers=[load()])])
+    session = session_of(engine, notices="may-repeat")
+    for command in (submit(), STEP, STEP, Arrive(0, 1), Repeat(0)):
+        assert session.is_defined(command)
+        assert session.step(command) is None
+    assert engine.calls[-2:] == [("arrived", 2, False)] * 2
+    assert "an end was told again" in session.facts
+
+
+# Ranks.
+
+STORED_BY_BOTH = computing(
+    PROMPT, transfers=[moving("store", 1 + rank, [0], [6], rank=rank) for rank in range(2)]
+)
+LOADED_BY_BOTH = computing(
+    transfers=[moving("load", 3 + rank, [3], [6], rank=rank) for rank in range(2)]
+)
+BEGIN = submit(), STEP, Arrive(0, 0), Arrive(0, 0), STEP
+
+
+def test_what_every_rank_has_loaded_is_read() -> None:
+    session = scripted(STORED_BY_BOTH, LOADED_BY_BOTH, computing(HIT), ranks=2)
+    for command in (*BEGIN, Arrive(1, 0), Arrive(0, 0), STEP):
+        assert session.step(command) is None
+
+
+@pytest.mark.parametrize("lacking", range(2))
+def test_what_one_rank_lacks_is_read_wrongly_on_it(lacking: int) -> None:
+    session = scripted(STORED_BY_BOTH, LOADED_BY_BOTH, computing(HIT), ranks=2)
+    violation = first_found(session, *BEGIN, Arrive(1 - lacking, 0), STEP)
+    assert violation.invariant == "DATA"
+    assert violation.sentence.startswith(
+        f"on rank {lacking}, step 3: request A reads at position 0"
+    )
+
+
+def test_a_transfer_that_names_no_rank_moves_all() -> None:
+    plans = STORE, computing(HIT, transfers=[load(waits=True)])
+    session = scripted(*plans, ranks=3)
+    for command in (submit(), STEP, STEP):
+        assert session.step(command) is None
+
+
+def test_a_step_waits_for_the_transfers_of_each_rank() -> None:
+    of_one = computing(HIT, transfers=[load(waits=True, rank=0)])
+    violation = first_found(scripted(STORE, of_one, ranks=2), submit(), STEP, STEP)
+    assert violation.sentence.startswith("on rank 1, ")
+
+
+def test_a_rank_that_does_not_exist_is_named() -> None:
+    violation = first_found(scripted(computing(transfers=[load(rank=2)]), ranks=2), STEP)
+    assert violation.invariant == "PLAN"
+    assert violation.sentence == "load 2 is that of rank 2, and the ranks are 0 to 1"
 
 
 def test_a_store_takes_what_its_block_holds_when_it_arrives() -> None:

@@ -250,6 +250,65 @@ def test_a_request_whose_load_is_lost_is_computed_from_the_start() -> None:
     assert computed(subject.plan()) == [(1, 0, 5)]
 
 
+def being_loaded_on_two_ranks() -> tuple[Engine, list[int]]:
+    """The host has one block of a prompt, which two ranks load for a request; and both loads."""
+    subject = engine(num_blocks=4, host_places=1, num_ranks=2)
+    subject.submit(0, [1] * 5, max_new_tokens=1)
+    run(subject)
+    for number, _ in begun(subject):
+        subject.arrived(number, True)
+    subject.answer({}, {})
+    assert subject.manager.reset_prefix_cache()
+    subject.submit(1, [1] * 5, max_new_tokens=1)
+    loads = begun(subject)
+    assert [kind for _, kind in loads] == ["load", "load"]
+    subject.answer({}, {})
+    return subject, [number for number, _ in loads]
+
+
+def test_each_rank_moves_its_part() -> None:
+    subject = engine(num_blocks=4, host_places=1, num_ranks=3)
+    subject.submit(0, [1] * 5, max_new_tokens=1)
+    run(subject)
+    stores = subject.plan()["transfers"]
+    assert [store["rank"] for store in stores] == [0, 1, 2]
+    assert len({store["id"] for store in stores}) == 3
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_request_is_computed_once_every_rank_has_loaded(order: tuple[int, int]) -> None:
+    subject, loads = being_loaded_on_two_ranks()
+    subject.arrived(loads[order[0]], True)
+    assert computed(subject.plan()) == []
+    subject.answer({}, {})
+    subject.arrived(loads[order[1]], True)
+    assert computed(subject.plan()) == [(1, 4, 1)]
+
+
+@pytest.mark.parametrize("failed", range(2))
+def test_what_one_rank_could_not_load_is_computed(failed: int) -> None:
+    subject, loads = being_loaded_on_two_ranks()
+    for rank, number in enumerate(loads):
+        subject.arrived(number, rank != failed)
+    assert computed(subject.plan()) == [(1, 0, 5)]
+
+
+def test_what_is_told_again_is_not_that_of_another_rank() -> None:
+    subject, loads = being_loaded_on_two_ranks()
+    for _ in range(2):
+        subject.arrived(loads[0], True)
+    assert computed(subject.plan()) == []
+    subject.answer({}, {})
+    subject.arrived(loads[1], True)
+    subject.arrived(loads[1], True)
+    assert computed(subject.plan()) == [(1, 4, 1)]
+
+
+def test_the_number_of_ranks_is_checked() -> None:
+    with pytest.raises(ValueError, match="num_ranks"):
+        engine(num_blocks=4, num_ranks=0)
+
+
 def test_a_request_that_is_cancelled_keeps_its_blocks_until_its_load_has_ended() -> None:
     subject = kept_on_host()
     subject.submit(1, [1] * 5, max_new_tokens=1)
@@ -574,6 +633,7 @@ ROWS: dict[str, Any] = {
     "max_batch_tokens": 30,
     "max_running": 5,
     "draft_tokens": 0,
+    "ranks": 1,
     "groups": [{"kind": "full", "block_size": 0, "window": 0}],
     "max_adapters": 0,
     "encoder_cache_tokens": 0,
@@ -606,6 +666,8 @@ def first_group(subject: Engine) -> FullAttention:
         ({}, "encoder_cache", None),
         ({"encoder_cache_tokens": 7}, "encoder_cache.capacity", 7),
         ({"encoder_cache_tokens": 7, "max_encoder_tokens": 4}, "encoder_cache.max_per_step", 4),
+        ({}, "rank_notices.num_ranks", 1),
+        ({"ranks": 3}, "rank_notices.num_ranks", 3),
         ({}, "reset_preempts", False),
         ({"reset": "preempts"}, "reset_preempts", True),
         ({}, "states_in_between", False),

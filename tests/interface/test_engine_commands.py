@@ -18,7 +18,15 @@ from poolproof.certification.certificate import Verdict
 from poolproof.certification.depths import BUDGETS
 from poolproof.certification.engine_exploration import ExploringEngine
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import (
+    AnswerStep,
+    Arrive,
+    Cancel,
+    PlanStep,
+    Repeat,
+    RunStep,
+    Submit,
+)
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.shown_state import ShownState
 from poolproof.contract.trace import Trace, read_trace, write_trace
@@ -294,6 +302,10 @@ def cells(row: Any) -> tuple[str, ...]:
         (RunStep(3, 1, 2), "step samples 3, accepts 1, drafts 2"),
         (Arrive(0, 0), "transfer 1 arrives"),
         (Arrive(2, 1), "transfer 3 is lost"),
+        (Arrive(2, 1, 1), "transfer 3 is lost after 1 block"),
+        (Arrive(0, 1, 2), "transfer 1 is lost after 2 blocks"),
+        (Repeat(0), "the last end is told again"),
+        (Repeat(2), "the end before the last 2 is told again"),
     ],
 )
 def test_commands_are_told_in_words(command: Any, words: str) -> None:

@@ -14,13 +14,14 @@ from poolproof.contract.engine_commands import (
     Arrive,
     Cancel,
     PlanStep,
+    Repeat,
     RunStep,
     Submit,
 )
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.reference.engine_legality import undefined_for_engine
-from poolproof.reference.engine_model import EngineModel
+from poolproof.reference.engine_model import NUM_REPEATED, EngineModel
 
 ENDED, LIVE = 0, 1
 
@@ -58,7 +59,15 @@ def test_these_are_legal(model: EngineModel, command: Command) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [submit(1), Cancel(LIVE), AnswerStep(0, 0, 0), AnswerStep(9, 9, 9), Arrive(0, 0), Arrive(0, 1)],
+    [
+        submit(1),
+        Cancel(LIVE),
+        AnswerStep(0, 0, 0),
+        AnswerStep(9, 9, 9),
+        Arrive(0, 0),
+        Arrive(0, 1),
+        Arrive(0, 1, 1),
+    ],
 )
 def test_these_are_legal_with_a_step_in_flight(busy: EngineModel, command: Command) -> None:
     assert undefined_for_engine(busy, command) is None
@@ -82,6 +91,7 @@ def test_these_are_legal_with_a_step_in_flight(busy: EngineModel, command: Comma
         (RunStep(1, -1, 0), "a number is negative"),
         (RunStep(1, 0, -1), "a number is negative"),
         (Arrive(0, 0), "no such transfer is in flight"),
+        (Repeat(0), "the engine is told once of what has ended"),
         (Allocate(1), "it is not a command of engines"),
     ],
 )
@@ -98,6 +108,9 @@ def test_these_mean_nothing(model: EngineModel, command: Command, why: str) -> N
         (Arrive(-1, 0), "no such transfer is in flight"),
         (Arrive(1, 0), "no such transfer is in flight"),
         (Arrive(0, 2), "is_lost is 0 or 1"),
+        (Arrive(0, 0, 1), "what is not lost moves all of its blocks"),
+        (Arrive(0, 1, 2), "the transfer has fewer blocks"),
+        (Arrive(0, 1, -1), "the transfer has fewer blocks"),
     ],
 )
 def test_these_mean_nothing_with_a_step_in_flight(
@@ -174,6 +187,32 @@ def test_transfers_end_in_order_where_the_profile_says_so() -> None:
     why = [undefined_for_engine(model, Arrive(place, 0)) for place in range(3)]
     assert why == [None, None, "one of its kind that began before it is still in flight"]
     assert undefined_for_engine(model, Arrive(0, 1)) == "no transfer fails"
+
+
+def test_each_rank_has_an_order_of_its_own() -> None:
+    model = EngineModel(4, 4, EngineProfile(transfer_order="fifo", ranks=2))
+    moves = [Transfer(n, True, False, (1,), (n,), rank=rank) for n, rank in enumerate((0, 0, 1))]
+    model.planned(EnginePlan(transfers=tuple(moves)))
+    assert model.places_to_arrive() == [0, 2]
+
+
+def test_what_is_lost_moves_nothing_where_the_profile_says_so() -> None:
+    model = EngineModel(4, 4, EngineProfile(lost_transfers="move-nothing"))
+    model.planned(EnginePlan(transfers=(Transfer(0, True, False, (1,), (0,)),)))
+    assert undefined_for_engine(model, Arrive(0, 1)) is None
+    why = "a transfer that is lost moves nothing"
+    assert undefined_for_engine(model, Arrive(0, 1, 1)) == why
+
+
+def test_the_last_ends_may_be_told_again_where_the_profile_says_so() -> None:
+    model = EngineModel(4, 4, EngineProfile(notices="may-repeat"))
+    assert undefined_for_engine(model, Repeat(0)) == "no such transfer has ended"
+    moves = tuple(Transfer(n, True, False, (1,), (0,)) for n in range(NUM_REPEATED + 1))
+    model.planned(EnginePlan(transfers=moves))
+    for _ in moves:
+        model.end_transfer(0, is_done=True)
+    known = [undefined_for_engine(model, Repeat(n)) is None for n in range(NUM_REPEATED + 1)]
+    assert known == [True] * NUM_REPEATED + [False]
 
 
 def test_an_engine_that_plans_ahead_is_answered_only_when_it_cannot_plan_more() -> None:

@@ -10,7 +10,7 @@ import pytest
 from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
 from poolproof.bugs.engine_specimen import BLOCK_SIZE
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import Arrive, RunStep, Submit
+from poolproof.contract.engine_commands import Arrive, Repeat, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.shown_state import ShownState
@@ -115,6 +115,20 @@ def test_a_test_has_only_what_its_trace_needs():
     moving = engine_test(a_trace(Submit(0, A, 1, 0), RunStep(1, 0, 0), Arrive(0, 1)))
     assert "play.arrive(0, is_lost=True)" in moving
     assert "self.transfers" in moving
+    for word in ("repeat", "self.ended"):
+        assert word not in moving
+
+
+def test_a_transfer_that_was_lost_on_its_way_and_a_notice_that_came_again_are_played():
+    text = engine_test(a_trace(Submit(0, A, 1, 0), RunStep(1, 0, 0), Arrive(0, 1, 2), Repeat(0)))
+    assert "play.arrive(0, is_lost=True, num_moved=2)" in text
+    assert "play.repeat(0)" in text
+
+
+def test_a_trace_with_several_ranks_is_played_by_poolproof():
+    trace = a_trace(Submit(0, A, 1, 0), RunStep(1, 0, 0))
+    ranked = dataclasses.replace(trace, profile=EngineProfile(ranks=2))
+    assert "poolproof.replay" in engine_test(ranked)
 
 
 def test_each_condition_of_the_player_stands_where_its_block_begins():
