@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
 
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_plan import EnginePlan, PlannedPart
+from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.targets.adapter_uses import require_uses
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.engine_target import engine_target
@@ -26,6 +27,7 @@ from poolproof.targets.installed_vllm import engine_module, import_of_vllm, part
 from poolproof.targets.lmcache_parts import LMCACHE
 from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import EngineLayout, Make, Target
+from poolproof.targets.vllm_connector_workers import Reported
 from poolproof.targets.vllm_engine_parts import SchedulerParts
 from poolproof.targets.vllm_engine_setups import (
     BLOCK_SIZE,
@@ -299,6 +301,7 @@ class VllmSleepingEngine(VllmEngine):
 class VllmConnectorEngine(VllmEngine):
     """A scheduler with a connector, whose worker side is simulated (`vllm_connector_workers.py`).
 
+    Each rank has one, and vLLM's own aggregator makes one report of theirs for the scheduler.
     Without caching vLLM's connectors of its own do nothing; those set-ups are run all the same.
     """
 
@@ -311,13 +314,15 @@ class VllmConnectorEngine(VllmEngine):
         scheduler: Any = None,
     ) -> None:
         super().__init__(parts, num_blocks, enable_caching=enable_caching, scheduler=scheduler)
-        self._worker = parts.make_worker(self.scheduler)
+        self._workers = parts.make_workers(self.scheduler)
+        is_alone = len(self._workers) == 1
+        self._aggregator = None if is_alone else parts.make_aggregator(self.scheduler)
         self._numbers = count()
         self._num_planned = self._num_answered = 0
 
     def arrived(self, transfer_id: int, is_done: bool) -> None:
         """A transfer is over; the next steps' reports have it."""
-        self._worker.arrived(transfer_id, is_done=is_done)
+        any(worker.arrived(transfer_id, is_done=is_done) for worker in self._workers)
 
     def reset(self) -> bool:
         """Forget the prefix cache and what the connector keeps, if nobody uses it.
@@ -331,14 +336,33 @@ class VllmConnectorEngine(VllmEngine):
     def _plan_of(self, output: Any) -> EnginePlan:
         plan = super()._plan_of(output)
         metadata, number = output.kv_connector_metadata, partial(next, self._numbers)
-        moves = self._worker.begin(self._num_planned, metadata, number)
+        transfers: list[Transfer] = []
+        flushes: list[int] = []
+        for rank, worker in enumerate(self._workers):
+            moves = worker.begin(self._num_planned, metadata, number)
+            flushes += moves.flushes
+            if self._aggregator is None:
+                transfers += moves.transfers
+            else:
+                transfers += [replace(transfer, rank=rank) for transfer in moves.transfers]
         self._num_planned += 1
-        return replace(plan, transfers=tuple(moves.transfers), flushes=tuple(moves.flushes))
+        return replace(plan, transfers=tuple(transfers), flushes=tuple(flushes))
 
     def _complete(self, planned: Any, output: Any) -> None:
-        said = self._worker.report(self._num_answered, planned.kv_connector_metadata)
+        metadata = planned.kv_connector_metadata
+        said = [worker.report(self._num_answered, metadata) for worker in self._workers]
         self._num_answered += 1
-        output.kv_connector_output = self._parts.connector_output(
+        if self._aggregator is None:
+            output.kv_connector_output = self._in_words_of_vllm(said[0])
+            return
+        of_ranks = [copy(output) for _ in said]
+        for one, reported in zip(of_ranks, said, strict=True):
+            one.kv_connector_output = self._in_words_of_vllm(reported)
+        whole = self._aggregator.aggregate(of_ranks)
+        output.kv_connector_output = whole.kv_connector_output
+
+    def _in_words_of_vllm(self, said: Reported) -> Any:
+        return self._parts.connector_output(
             finished_sending=said.finished_sending or None,
             finished_recving=said.finished_recving or None,
             invalid_block_ids=said.invalid_block_ids,

@@ -247,10 +247,17 @@ class SchedulerParts:
             mm_features=[self._feature(image) for image in chain.images],
         )
 
-    def make_worker(self, scheduler: Any) -> WorkerSide:
-        """The worker side that is simulated for the connector of this scheduler."""
-        assert self.setup.connector is not None
-        return _worker_of(self.setup.connector, scheduler.connector)
+    def make_workers(self, scheduler: Any) -> list[WorkerSide]:
+        """The worker side, of each rank, that is simulated for the connector of this scheduler."""
+        connector = self.setup.connector
+        assert connector is not None
+        return [_worker_of(connector, scheduler.connector) for _ in range(self.setup.ranks)]
+
+    def make_aggregator(self, scheduler: Any) -> Any:
+        """What vLLM's executor makes one output of those of all ranks with."""
+        module = engine_module("vllm.distributed.kv_transfer.kv_connector.utils")
+        aggregator = part_of(module, "KVOutputAggregator")
+        return aggregator.from_connector(scheduler.connector, self.setup.ranks)
 
     def _tensors(self, num_blocks: int) -> list[Any]:
         """Where the layers of all groups stand in memory: connectors count bytes."""
@@ -305,8 +312,9 @@ class SchedulerParts:
         return min(LONGEST_REQUEST, max(1, usable * self.block_size))
 
     def model(self) -> dict[str, Any]:
-        """What describes the model, as in a checkpoint's `config.json`."""
-        return _MODEL
+        """What describes the model, as in a checkpoint's `config.json`: a head for each rank."""
+        heads = self.setup.ranks
+        return {**_MODEL, "num_attention_heads": heads, "num_key_value_heads": heads}
 
     @cached_property
     def _config(self) -> Any:

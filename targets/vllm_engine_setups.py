@@ -4,8 +4,9 @@ A set-up says which configuration a server would be started with, and which cach
 has. Sizes are small, so that preemption, eviction and waiting happen all the time. Nothing of vLLM
 is imported here; `vllm_engine_parts.py` builds what is described.
 
-Not driven: recurrent states, models of an encoder and a decoder, pooling models, several ranks,
-streaming sessions, reasoning before a grammar begins, grammars that cannot be compiled.
+Not driven: recurrent states, models of an encoder and a decoder, pooling models, ranks of a
+pipeline or of context parallelism, streaming sessions, reasoning before a grammar begins, grammars
+that cannot be compiled.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class EngineSetup:
     the blocks of requests that run, as before new weights are loaded. One that `sleeps` is put to
     sleep instead, and awakes at once: "keep" computes running requests anew, "wait" goes to sleep
     when they have ended. With `has_grammars` every other request has a grammar
-    (`vllm_grammars.py`).
+    (`vllm_grammars.py`). `ranks` workers share every step by tensor parallelism.
     """
 
     name: str
@@ -107,6 +108,7 @@ class EngineSetup:
     reset_preempts: bool = False
     sleeps: str = ""
     has_grammars: bool = False
+    ranks: int = 1
 
     def profile(self) -> EngineProfile:
         """What is promised of the steps."""
@@ -122,6 +124,7 @@ class EngineSetup:
             image_tokens=self.image_tokens,
             encoder_cache_tokens=self.encoder_tokens,
             max_encoder_tokens=self.encoder_tokens,
+            ranks=self.ranks,
             groups=self.groups,
             **({} if self.connector is None else self.connector.rows),
         )
@@ -137,6 +140,7 @@ class EngineSetup:
             "max_num_seqs": self.max_running,
             "max_num_batched_tokens": self.max_batch_tokens,
             "scheduling_policy": self.policy,
+            "tensor_parallel_size": self.ranks,
             **self.arguments,
         }
         if self.max_adapters:
@@ -162,23 +166,23 @@ _PLACES = 9
 _FEW_PLACES = 5
 
 
-def _simple(**extra: Any) -> ConnectorSetup:
-    """One of its places is the null block."""
+def _simple(ranks: int = 1, **extra: Any) -> ConnectorSetup:
+    """One of its places is the null block. The ranks share the bytes."""
     return ConnectorSetup(
         "SimpleCPUOffloadConnector",
         "simple",
-        {"cpu_bytes_to_use": (_PLACES + 1) * _BLOCK_BYTES, **extra},
+        {"cpu_bytes_to_use": ranks * (_PLACES + 1) * _BLOCK_BYTES, **extra},
         rows={"transfers": "never-fail", "transfer_order": "fifo"},
     )
 
 
-def _offloading(**extra: Any) -> ConnectorSetup:
-    """A place takes a page of the machine's memory at least."""
+def _offloading(ranks: int = 1, **extra: Any) -> ConnectorSetup:
+    """A place takes a page of the machine's memory at least, for each of the ranks."""
     places = _PLACES // extra.get("blocks_per_chunk", 1)
     return ConnectorSetup(
         "OffloadingConnector",
         "offloading",
-        {"cpu_bytes_to_use": places * max(PAGESIZE, _BLOCK_BYTES), **extra},
+        {"cpu_bytes_to_use": ranks * places * max(PAGESIZE, _BLOCK_BYTES), **extra},
         rows={"transfers": "never-fail", "transfer_order": "fifo"},
     )
 
@@ -347,6 +351,13 @@ CONNECTOR_SETUPS = (
     ),
     EngineSetup(
         "faults+sync+async", is_async=True, connector=_faults(loads="sync", policy="recompute")
+    ),
+    EngineSetup("simple-cpu+ranks", ranks=2, connector=_simple(ranks=2)),
+    EngineSetup("offloading+ranks", ranks=2, is_async=True, connector=_offloading(ranks=2)),
+    EngineSetup(
+        "faults+late+ranks",
+        ranks=2,
+        connector=_faults(loads="async", policy="recompute", stores="end"),
     ),
     EngineSetup("multi+simple-cpu+offloading", connector=_multi(_simple(), _offloading())),
     EngineSetup("multi+offloading+simple-cpu", connector=_multi(_offloading(), _simple())),

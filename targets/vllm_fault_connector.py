@@ -67,8 +67,9 @@ class FaultWorkerMetadata(KVConnectorWorkerMetadata):  # type: ignore[misc]  # t
     unreadable: list[Piece] = field(default_factory=list)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
-        """There is one worker."""
-        raise NotImplementedError(f"{other} came from a second worker")
+        """What all workers say, one entry for each of them."""
+        assert isinstance(other, FaultWorkerMetadata)
+        return FaultWorkerMetadata(self.stored + other.stored, self.unreadable + other.unreadable)
 
 
 class FaultConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # vLLM is no dependency
@@ -86,6 +87,8 @@ class FaultConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # 
         self._index: dict[Key, int] = {}
         self._begun: set[Key] = set()
         self._num_places = self._era = 0
+        self._ranks: int = vllm_config.parallel_config.world_size
+        self._copies: dict[Piece, int] = {}
         self._asked: set[str] = set()
         self._offered: dict[str, int] = {}
         self._requests: dict[str, Any] = {}
@@ -168,10 +171,13 @@ class FaultConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # 
         ]
 
     def update_connector_output(self, connector_output: Any) -> None:
-        """What is stored can be offered; what was unreadable is offered no more."""
+        """What all ranks have stored can be offered; what one of them cannot read is no more."""
         said = connector_output.kv_connector_worker_meta or FaultWorkerMetadata()
         for piece in said.stored:
-            if piece.era == self._era:
+            copies = self._copies.pop(piece, 0) + 1
+            if copies < self._ranks:
+                self._copies[piece] = copies
+            elif piece.era == self._era:
                 self._index[piece.key] = piece.place
         for piece in said.unreadable:
             if self._index.get(piece.key) == piece.place:
