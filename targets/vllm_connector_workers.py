@@ -257,7 +257,7 @@ class FaultWorker:
         waited = [piece for pieces in metadata.waited_loads.values() for piece in pieces]
         bad = [piece for piece in waited if self._is_bad(piece)]
         self._unreadable[step] = bad
-        self._stored[step] = metadata.stores
+        self._stored[step] = list(metadata.stores)  # other ranks read the same metadata
         good = [piece for piece in waited if piece not in bad]
         moves.transfers += [
             Transfer(number(), is_load, True, *_pairs(pieces), fails=fails)

@@ -10,6 +10,7 @@ from poolproof.contract.trace import read_trace
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.replay import start_session
 from poolproof.targets.vllm_engine import vllm_engine_layouts
+from poolproof.targets.vllm_engine_parts import SchedulerParts
 from poolproof.targets.vllm_engine_setups import CONNECTOR_SETUPS
 
 pytestmark = pytest.mark.vllm
@@ -37,8 +38,10 @@ def runs_of(layout, number):
         "simple-cpu+lazy+async",
         "simple-cpu+sliding",
         "simple-cpu+async+drafts",
+        "simple-cpu+ranks",
         "faults+late+async",
         "faults+late+fail",
+        "faults+late+ranks",
         "faults+sync+fail",
     ],
 )
@@ -57,6 +60,7 @@ def test_what_a_connector_moves_is_right(layouts, name):
         "offloading+chunks-of-2",
         "offloading+sliding",
         "offloading+async+drafts",
+        "offloading+ranks",
         "faults+sync",
         "faults+late",
         "faults+late+priority",
@@ -96,6 +100,28 @@ def test_a_recorded_finding_shows_again(layouts, name, invariant):
     assert before == [None] * len(before)
     assert last is not None
     assert last.invariant == invariant
+
+
+class _FirstIsEnough:
+    """An aggregator that hands on what any rank says, and what it has stored for all of them."""
+
+    def aggregate(self, outputs):
+        whole, *others = outputs
+        said = whole.kv_connector_output
+        for other in (one.kv_connector_output for one in others):
+            for name in ("finished_sending", "finished_recving"):
+                ends = (getattr(said, name) or set()) | (getattr(other, name) or set())
+                setattr(said, name, ends or None)
+            said.kv_connector_worker_meta.stored += other.kv_connector_worker_meta.stored
+        return whole
+
+
+def test_a_rank_that_is_not_waited_for_is_found(layouts, monkeypatch):
+    layout = layouts["faults+late+ranks"]
+    assert [run for run in runs_of(layout, 40) if run.trace is not None] == []
+    monkeypatch.setattr(SchedulerParts, "make_aggregator", lambda *_: _FirstIsEnough())
+    found = [run.trace.violation for run in runs_of(layout, 40) if run.trace is not None]
+    assert "DATA" in {violation.invariant for violation in found}
 
 
 def test_the_example_connector_plans_from_before_the_first_token(layouts):
