@@ -418,6 +418,19 @@ class MovesAllRanksAtOnce(Engine):
                 super().arrived(transfer_id * self.rank_notices.num_ranks + rank, is_done)
 
 
+class RemembersEnds(Engine):
+    """What it has heard of once it hears no more."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._heard: set[int] = set()
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:
+        if transfer_id not in self._heard:
+            self._heard.add(transfer_id)
+            super().arrived(transfer_id, is_done)
+
+
 class RanksInTurn(Engine):
     """A rank begins with a transfer when the one before it has ended."""
 
@@ -580,7 +593,7 @@ ENGINE_ODDITIES = (
     ),
     EngineOddity("all ranks at once", "a plan names none", MovesAllRanksAtOnce, _RANKS, 8),
     EngineOddity("ranks in turn", "each rank ends by itself", RanksInTurn, _RANKS, 8),
-    EngineOddity("told again", "what counts is who has told", Engine, _TOLD_AGAIN, 8),
+    EngineOddity("told again", "it has heard", RemembersEnds, _TOLD_AGAIN, 8),
     EngineOddity(
         "restores what failed", "its profile says so", RestoresWhatFailed, _ALL_OR_NOTHING, 3
     ),

@@ -49,7 +49,8 @@ class Command:
         return self.verb
 
     def __str__(self) -> str:
-        arguments = (_shown(getattr(self, field.name)) for field in fields(self))
+        given = ((getattr(self, field.name), field.default) for field in fields(self))
+        arguments = (_shown(value) for value, default in given if value != default)
         return f"{self.verb}({', '.join(arguments)})"
 
 

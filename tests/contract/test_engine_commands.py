@@ -64,6 +64,8 @@ def test_what_is_as_assumed_is_left_out() -> None:
     record = {"do": "arrive", "place": 1, "is_lost": 1}
     assert command_to_json(Arrive(1, 1)) == record
     assert command_from_json(record) == Arrive(1, 1, 0)
+    assert str(Arrive(1, 1)) == "arrive(1, 1)"
+    assert str(Arrive(1, 1, 2)) == "arrive(1, 1, 2)"
 
 
 def test_planning_answering_and_both_at_once_are_one_operation() -> None:
