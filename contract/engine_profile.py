@@ -67,7 +67,7 @@ class EngineProfile(Profile):
     transfers: whether a transfer that nobody waits for "may-fail", which the engine is told, or the
         worker has no way to say so, and none is lost: "never-fail".
     transfer_order: whether transfers end in "any" order, or loads in the order in which they began,
-        and stores likewise: "fifo".
+        and stores likewise, on each rank for itself: "fifo".
     lost_transfers: what a transfer that is lost has done before: it may have moved some of its
         blocks, the first ones, or all of them ("move-some"), or "move-nothing".
     notices: whether the engine is told "once" that a transfer has ended, or "may-repeat" it: who

@@ -122,9 +122,9 @@ class RecordedEngine(EngineSession):
         ended = [(names.of("transfer", t.transfer_id), is_done) for t, is_done in model.ended]
         if self.profile.notices == "once":  # Then nobody hears of them any more.
             ended = []
-        progress = (self._num_empty, self._num_unserved, self._num_loads)
+        progress = (self._num_empty, self._num_unserved, tuple(self._num_loads))
         if not model.live:  # The next request sets them to zero.
-            progress = (self.num_idle_plans > 0, 0, 0)
+            progress = (self.num_idle_plans > 0, 0, ())
         return requests, steps, transfers, ended, blocks, places, progress
 
     def _of_request(self, request: EngineRequest, names: _Names) -> Any:
@@ -151,16 +151,20 @@ class RecordedEngine(EngineSession):
             for part in step.plan.parts
         ]  # fmt: skip
         copies = [tuple(names.of("block", b) for b in pair) for pair in step.plan.copies]
+        # Those that follow the step are not in flight yet.
         moved = [
             (
-                one.is_load,
+                one.is_load, one.waits, one.fails, one.rank,
+                None if one.waits else names.of("transfer", one.transfer_id),
                 [names.of("block", b) for b in one.blocks],
                 [names.of("place", p) for p in one.places],
             )
             for one in step.plan.transfers
-            if one.waits
-        ]
-        return parts, copies, moved
+            if one.waits or one.follows
+        ]  # fmt: skip
+        flushes = [names.of("transfer", number) for number in step.plan.flushes]
+        zeroes = [names.of("block", block) for block in step.plan.zeroes]
+        return parts, copies, moved, flushes, zeroes
 
 
 class _Names:

@@ -8,7 +8,7 @@ live engines (`reference/step_oracle.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,7 +109,8 @@ class EngineSession:
         self.last = Happened()
         self.num_commands = 0
         self.num_idle_plans = 0
-        self._num_steps = self._num_empty = self._num_unserved = self._num_loads = 0
+        self._num_steps = self._num_empty = self._num_unserved = 0
+        self._num_loads = [0] * profile.ranks  # since anybody was given a token
         self._oracles = self._made_oracles(None)
         self._tables: dict[int, Tables] = {}
         self._lingering: dict[int, PlannedStep | None] = {}
@@ -198,7 +199,8 @@ class EngineSession:
             raise ViolationError(crash(str(command), error)) from error
 
     def _submit(self, command: Submit) -> None:
-        self._num_unserved = self._num_loads = self._num_empty = self.num_idle_plans = 0
+        self._got_on()
+        self.num_idle_plans = 0
         self._call(
             command,
             command.request_id,
@@ -211,7 +213,7 @@ class EngineSession:
         self.model.submit(command)
 
     def _cancel(self, command: Cancel) -> None:
-        self._num_unserved = self._num_loads = self._num_empty = 0
+        self._got_on()
         self.facts.on_cancel(self.model, command.request_id)
         self._call(command, command.request_id)
         request = self.model.requests[command.request_id]
@@ -226,9 +228,14 @@ class EngineSession:
             for oracle in self._oracles:
                 oracle.void()
             self._tables.clear()
-            self._num_unserved = self._num_loads = self._num_empty = 0
+            self._got_on()
             self.model.reset()
             self.facts.add("what was cached was reset")
+
+    def _got_on(self) -> None:
+        """Whatever was waited for before says nothing of what is to come."""
+        self._num_unserved = self._num_empty = 0
+        self._num_loads = [0] * self.profile.ranks
 
     def _plan(self, command: PlanStep) -> None:
         answer = self._call(command)
@@ -285,7 +292,7 @@ class EngineSession:
         self.invariants.report(plans_go_on(self._num_empty, waiting))
         num_tokens = sum(len(request.tokens) for request in model.live.values())
         self.invariants.report(users_are_served(self._num_unserved, waiting, num_tokens))
-        self.invariants.report(loads_get_on(self._num_loads, waiting, num_tokens))
+        self.invariants.report(loads_get_on(max(self._num_loads), waiting, num_tokens))
 
     def _answer(self, command: AnswerStep) -> None:
         step, executed = self.model.execute(command)
@@ -428,7 +435,8 @@ class EngineSession:
         self.invariants.report(outputs_are_due(outputs, due, late, may_end))
         given = {request_id: got for request_id, got, _ in outputs}
         if any(given.values()):
-            self._num_unserved = self._num_loads = 0
+            self._num_unserved = 0
+            self._num_loads = [0] * self.profile.ranks
         self.facts.on_answer(model, step, executed)
         for request_id, got, ends in outputs:
             if ends and not got and request_id in may_end:
@@ -454,7 +462,8 @@ class EngineSession:
         transfer = self.model.end_transfer(command.place, is_done=not is_lost)
         self._num_unserved = self._num_empty = self.num_idle_plans = 0
         if not is_lost:
-            self._num_loads += transfer.is_load and transfer.rank in (None, 0)
+            for rank in self._ranks_of(transfer) if transfer.is_load else ():
+                self._num_loads[rank] += 1
             self._move(transfer, len(transfer.blocks))
         elif command.num_moved:
             self._move(transfer, command.num_moved)
@@ -471,13 +480,14 @@ class EngineSession:
     def _move(self, transfer: Transfer, num_blocks: int) -> None:
         """The first blocks of a transfer, on its rank or on all."""
         pairs = list(zip(transfer.blocks, transfer.places))[:num_blocks]
-        for rank, oracle in enumerate(self._oracles):
-            if transfer.rank not in (None, rank):
-                continue
+        for rank in self._ranks_of(transfer):
             if transfer.is_load:
-                oracle.load(pairs)
+                self._oracles[rank].load(pairs)
             else:
-                oracle.store(pairs)
+                self._oracles[rank].store(pairs)
+
+    def _ranks_of(self, transfer: Transfer) -> Sequence[int]:
+        return range(self.profile.ranks) if transfer.rank is None else (transfer.rank,)
 
     def _flush(self, step: PlannedStep) -> None:
         """What the worker waits for before it computes the step ends now."""

@@ -32,6 +32,7 @@ _ENGINE = frozenset({
 _OFFLOADER = frozenset({
     "block_size", "_pool", "_free_places", "_index", "_waiting", "_under_way", "_num_moves",
 })  # fmt: skip
+_NOTICES = frozenset({"num_ranks", "_missing", "_failed"})
 _ENCODER = frozenset({
     "capacity", "max_per_step", "_sizes", "_users", "_encodes", "_forgets", "_num_encoded",
 })  # fmt: skip
@@ -59,7 +60,10 @@ class _State:
         self._host_extras = {} if offloader is None else _beyond(offloader, _OFFLOADER)
         encoder = engine.encoder_cache
         self._encoder_extras = {} if encoder is None else _beyond(encoder, _ENCODER)
-        is_marked = not (self._extras or self._host_extras or self._encoder_extras)
+        self._notice_extras = _beyond(engine.rank_notices, _NOTICES)
+        is_marked = not (
+            self._extras or self._host_extras or self._encoder_extras or self._notice_extras
+        )
         is_marked &= engine.running_states_class is RunningStates
         # A transfer of one of several ranks has a number that no move has.
         is_marked &= engine.rank_notices.num_ranks == 1
@@ -91,7 +95,11 @@ class _State:
             () if engine.encoder_cache is None else self._of_encoder(engine.encoder_cache),
             self._of_pool(),
             tuple((key, self._plain(value)) for key, value in sorted(self._extras.items())),
-            tuple((key, self._plain(value)) for key, value in sorted(self._host_extras.items())),
+            tuple(
+                (key, self._plain(value))
+                for extras in (self._host_extras, self._notice_extras)
+                for key, value in sorted(extras.items())
+            ),
         )
 
     def _reached(self) -> list[LiveRequest]:

@@ -158,7 +158,7 @@ class Offloader:
         ]
 
     def arrived(self, transfer_id: int, is_done: bool) -> None:
-        """A transfer has ended; where not `is_done`, nothing was moved."""
+        """A transfer has ended; where not `is_done`, nobody knows how much of it was moved."""
         move = self._under_way.pop(transfer_id)
         for entry in move.kept:
             self._release(entry)

@@ -96,8 +96,11 @@ def _undefined_part(model: EngineModel, command: Arrive) -> str | None:
 def _undefined_repeat(model: EngineModel, command: Repeat) -> str | None:
     if model.profile.notices == "once":
         return "the engine is told once of what has ended"
-    is_known = 0 <= command.before_last < len(model.ended)
-    return None if is_known else "no such transfer has ended"
+    if not 0 <= command.before_last < len(model.ended):
+        return "no such transfer has ended"
+    transfer, _ = model.ended[-1 - command.before_last]
+    is_reused = transfer.transfer_id in model.transfer_ids()
+    return "another transfer has its number by now" if is_reused else None
 
 
 def _undefined_submit(model: EngineModel, command: Submit) -> str | None:

@@ -245,13 +245,20 @@ class EngineModel:
     def places_to_arrive(self) -> list[int]:
         """Which of the transfers in flight may end next, by their place.
 
-        What is first in and first out is so in each rank for itself.
+        What is first in and first out is so on each rank for itself.
         """
         transfers = list(self.transfers.values())
         if self.profile.transfer_order == "any":
             return list(range(len(transfers)))
-        kinds = [(transfer.rank, transfer.is_load) for transfer in transfers]
-        return sorted(kinds.index(kind) for kind in set(kinds))
+        return [
+            place
+            for place, one in enumerate(transfers)
+            if not any(
+                before.is_load == one.is_load
+                and (None in (before.rank, one.rank) or before.rank == one.rank)
+                for before in transfers[:place]
+            )
+        ]
 
     def execute(self, answer: AnswerStep) -> tuple[PlannedStep, list[Executed]]:
         """The worker has carried out the oldest step: what it computed and sampled, by request.

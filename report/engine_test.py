@@ -65,7 +65,8 @@ def engine_script(trace: Trace) -> str:
     text = _alone(trace, None)
     if text is None:
         raise TargetError(
-            f"{trace.target} is not a class that a script can import; use --as pytest"
+            f"{trace.target} is not a class that a script can import, or the trace needs several "
+            "workers; use --as pytest"
         )
     return f'{text}\n\nif __name__ == "__main__":\n    {test_name(trace)}()\n'
 

@@ -174,7 +174,8 @@ class CertifiedEngine(CertifiedLevel):
         """What no engine is asked, and what this one does not show."""
         del options
         can = about.can_at(self.level)
-        lacking = [method for verb, method in ENGINE_METHODS.items() if verb not in can.verbs]
+        methods = (method for verb, method in ENGINE_METHODS.items() if verb not in can.verbs)
+        lacking = dict.fromkeys(methods)  # a method may be behind several verbs
         return (
             *_ALWAYS,
             *(sentence for name, sentence in _UNSEEN.items() if not can.sees(name)),

@@ -15,6 +15,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
     AnswerStep,
+    Arrive,
     Cancel,
     PlanStep,
     RunStep,
@@ -116,6 +117,68 @@ def test_states_that_differ_in_what_was_sampled_are_two() -> None:
         after(session(names=names), Submit(0, ONES, 2, 0), RunStep(token, 0, 0)) for token in (1, 2)
     )
     assert one.state() != other.state()
+
+
+class Loads:
+    """Plans a load, then nothing; it tells that it has nothing to tell of itself."""
+
+    def __init__(self, **load: Any) -> None:
+        move = {"id": 0, "kind": "load", "blocks": [1], "places": [0], **load}
+        self.plans: list[dict[str, Any]] = [{"compute": [], "transfers": [move]}]
+
+    def submit(self, request_id: int, tokens: list[int], **named: Any) -> None:
+        """Nobody is served."""
+
+    def plan(self) -> dict[str, Any]:
+        return self.plans.pop(0) if self.plans else {"compute": []}
+
+    def answer(self, tokens: Any, drafts: Any) -> list[Any]:
+        del tokens, drafts
+        return []
+
+    def arrived(self, transfer_id: int, ok: bool) -> None:
+        """It goes on as before."""
+
+    def poolproof_state(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        [{}, {"rank": 0}, {"rank": 1}],
+        [{"waits": True}, {"waits": True, "rank": 0}, {"waits": True, "rank": 1}],
+        [{"waits": True}, {"waits": True, "fails": True}],
+        [{}, {"follows": True}],
+    ],
+)
+def test_states_that_differ_in_what_is_in_flight_are_as_many(loads: list[dict[str, Any]]) -> None:
+    names, profile = ContentNames(), EngineProfile(null_block=0, ranks=2)
+    sessions = [RecordedEngine(Loads(**load), profile, 4, 4, names) for load in loads]
+    assert len({after(one, PlanStep()).state() for one in sessions}) == len(loads)
+
+
+@pytest.mark.parametrize(("notices", "num_states"), [("once", 1), ("may-repeat", 2)])
+def test_what_has_ended_is_told_where_it_may_be_told_again(notices: str, num_states: int) -> None:
+    names, profile = ContentNames(), EngineProfile(null_block=0, notices=notices)
+    sessions = [RecordedEngine(Loads(), profile, 4, 4, names) for _ in range(2)]
+    begin = PlanStep(), AnswerStep(1, 0, 0)
+    states = {after(one, *begin, Arrive(0, n)).state() for n, one in enumerate(sessions)}
+    assert len(states) == num_states
+
+
+def test_the_memories_of_all_ranks_are_told() -> None:
+    names, profile = ContentNames(), EngineProfile(null_block=0, ranks=2)
+    part = {"request": 0, "first": 0, "count": 3, "blocks": [[1]]}
+    states = set()
+    for rank in range(2):
+        # What nobody has written is loaded over what was computed, on one rank.
+        engine = Loads(rank=rank)
+        engine.plans.insert(0, {"compute": [part]})
+        one = RecordedEngine(engine, profile, 4, 4, names)
+        step = PlanStep(), AnswerStep(1, 0, 0)
+        states.add(after(one, Submit(0, ONES, 2, 0), *step, *step, Arrive(0, 0)).state())
+    assert len(states) == 2
 
 
 def test_an_engine_that_keeps_more_is_told_with_it_and_without_marks() -> None:

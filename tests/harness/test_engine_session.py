@@ -644,6 +644,19 @@ def test_an_engine_that_preempts_and_begins_again_turns_in_a_circle() -> None:
     assert "nobody was given a token" in found[0].sentence
 
 
+@pytest.mark.parametrize("rank", [None, 0, 1])
+def test_an_engine_that_loads_and_loads_turns_in_a_circle(rank: int | None) -> None:
+    loads = [
+        computing(transfers=[moving("load", number, [0], [6], rank=rank)]) for number in range(40)
+    ]
+    session = scripted(*loads, ranks=2)
+    session.step(submit())
+    commands = (command for _ in loads for command in (STEP, Arrive(0, 0)))
+    found = next(violation for command in commands if (violation := session.step(command)))
+    assert found.invariant == "LIVE"
+    assert "25 loads have arrived" in found.sentence
+
+
 def test_an_engine_that_nobody_asks_is_idle() -> None:
     session = scripted()
     for _ in range(30):

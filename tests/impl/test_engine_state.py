@@ -418,6 +418,27 @@ def test_what_a_subclass_of_the_host_keeps_is_told_and_nothing_has_marks() -> No
     assert not {kind for kind, _ in names_in(state_of(subject)[:-1])} & {"request", "block"}
 
 
+def test_so_is_what_one_of_the_notices_keeps() -> None:
+    subject = busy()
+    subject.rank_notices.count = 3  # type: ignore[attr-defined]  # anything may be kept
+    assert state_of(subject)[-1] == (("count", 3),)
+    assert not {kind for kind, _ in names_in(state_of(subject)[:-1])} & {"request", "block"}
+
+
+def test_which_ranks_a_transfer_still_waits_for_is_told() -> None:
+    states = set()
+    for heard in ((), (0,), (1,)):
+        subject = Engine(6, SIZE, host_places=2, num_ranks=2)
+        subject.submit(0, [1] * SIZE, max_new_tokens=1)
+        subject.plan()
+        subject.answer({0: [7]}, {})
+        transfers = subject.plan()["transfers"]
+        for rank in heard:
+            subject.arrived(transfers[rank]["id"], True)
+        states.add(state_of(subject))
+    assert len(states) == 3
+
+
 def test_so_is_what_one_of_the_encoder_cache_keeps() -> None:
     subject = hybrid()
     assert isinstance(subject.encoder_cache, EncoderCache)

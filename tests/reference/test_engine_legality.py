@@ -189,6 +189,24 @@ def test_transfers_end_in_order_where_the_profile_says_so() -> None:
     assert undefined_for_engine(model, Arrive(0, 1)) == "no transfer fails"
 
 
+def test_an_end_is_not_told_again_where_another_transfer_has_its_number() -> None:
+    model = EngineModel(4, 4, EngineProfile(notices="may-repeat", steps_in_flight=2))
+    move = Transfer(7, True, False, (1,), (0,))
+    model.planned(EnginePlan(transfers=(move,)))
+    model.end_transfer(0, is_done=True)
+    assert undefined_for_engine(model, Repeat(0)) is None
+    model.planned(EnginePlan(transfers=(move,)))
+    assert undefined_for_engine(model, Repeat(0)) == "another transfer has its number by now"
+
+
+@pytest.mark.parametrize("ranks", [(None, 0), (0, None)])
+def test_what_moves_all_ranks_is_in_the_order_of_each(ranks: tuple[int | None, ...]) -> None:
+    model = EngineModel(4, 4, EngineProfile(transfer_order="fifo", ranks=2))
+    moves = [Transfer(n, True, False, (1,), (n,), rank=rank) for n, rank in enumerate(ranks)]
+    model.planned(EnginePlan(transfers=tuple(moves)))
+    assert model.places_to_arrive() == [0]
+
+
 def test_each_rank_has_an_order_of_its_own() -> None:
     model = EngineModel(4, 4, EngineProfile(transfer_order="fifo", ranks=2))
     moves = [Transfer(n, True, False, (1,), (n,), rank=rank) for n, rank in enumerate((0, 0, 1))]

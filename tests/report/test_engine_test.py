@@ -50,6 +50,8 @@ def minimal_trace(specimen, target):
         ("S120", "blocks are free"),
         ("S126", "a legal call fails with MemoryError"),
         ("S92", "moves 1 blocks and has 0 places"),
+        ("S193", "a legal call fails with AssertionError"),
+        ("S194", "reads at position"),
         ("S168", "starts at position"),
         ("S176", "starts at position"),
         ("S178", "starts at position"),
