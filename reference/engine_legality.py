@@ -83,14 +83,14 @@ def _undefined_arrive(model: EngineModel, command: Arrive) -> str | None:
 
 def _undefined_part(model: EngineModel, command: Arrive) -> str | None:
     """What a transfer may move before it is lost."""
-    if not command.num_moved:
-        return None
-    if not command.is_lost:
-        return "what is not lost moves all of its blocks"
-    if model.profile.lost_transfers == "move-nothing":
-        return "a transfer that is lost moves nothing"
     num_blocks = len(list(model.transfers.values())[command.place].blocks)
-    return None if 0 < command.num_moved <= num_blocks else "the transfer has fewer blocks"
+    if not 0 <= command.num_moved <= num_blocks:
+        return "the transfer has fewer blocks"
+    if command.num_moved and not command.is_lost:
+        return "what is not lost moves all of its blocks"
+    if command.num_moved and model.profile.lost_transfers == "move-nothing":
+        return "a transfer that is lost moves nothing"
+    return None
 
 
 def _undefined_repeat(model: EngineModel, command: Repeat) -> str | None:

@@ -191,12 +191,14 @@ def test_transfers_end_in_order_where_the_profile_says_so() -> None:
 
 def test_an_end_is_not_told_again_where_another_transfer_has_its_number() -> None:
     model = EngineModel(4, 4, EngineProfile(notices="may-repeat", steps_in_flight=2))
-    move = Transfer(7, True, False, (1,), (0,))
-    model.planned(EnginePlan(transfers=(move,)))
-    model.end_transfer(0, is_done=True)
-    assert undefined_for_engine(model, Repeat(0)) is None
-    model.planned(EnginePlan(transfers=(move,)))
-    assert undefined_for_engine(model, Repeat(0)) == "another transfer has its number by now"
+    moves = [Transfer(number, True, False, (1,), (0,)) for number in (7, 8, 9)]
+    model.planned(EnginePlan(transfers=tuple(moves)))
+    for _ in moves:
+        model.end_transfer(0, is_done=True)
+    assert [undefined_for_engine(model, Repeat(n)) for n in range(3)] == [None] * 3
+    model.planned(EnginePlan(transfers=(moves[1],)))
+    reused = "another transfer has its number by now"
+    assert [undefined_for_engine(model, Repeat(n)) for n in range(3)] == [None, reused, None]
 
 
 @pytest.mark.parametrize("ranks", [(None, 0), (0, None)])
