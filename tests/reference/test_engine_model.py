@@ -524,3 +524,48 @@ def test_what_is_computed_over_wrong_kv_is_due_to_nobody() -> None:
     assert spoilt.tokens == (1, -1, 3, 4)
     assert (spoilt.due, spoilt.ends, spoilt.is_read, spoilt.is_spoilt) == ((), False, False, True)
     assert (spoilt.part, spoilt.sampled) == (executed.part, executed.sampled)
+
+
+# Bounds and books that other levels read.
+
+
+def test_an_image_is_no_longer_than_the_least_of_all_limits() -> None:
+    limits = {"encoder_cache_tokens": 9, "max_encoder_tokens": 8}
+    assert small_model(image_tokens=4, **limits).most_image_tokens == 4
+    assert small_model(image_tokens=12, **limits).most_image_tokens == 8
+
+
+def test_an_engine_with_a_request_or_a_step_alone_is_not_idle() -> None:
+    model = small_model()
+    assert model.is_idle
+    submit(model, 1, 2)
+    assert not model.is_idle
+    model.cancel(model.requests[0])
+    assert model.is_idle
+    model.planned(EnginePlan())
+    assert not model.is_idle
+
+
+def test_what_was_encoded_stays_until_it_is_forgotten() -> None:
+    model = small_model(image_tokens=4, encoder_cache_tokens=9)
+    model.planned(EnginePlan(encodes=("a", "b")))
+    model.planned(EnginePlan(encodes=("c",), forgets=("a",)))
+    assert model.encoded == {"b", "c"}
+
+
+def test_a_chunk_that_samples_nothing_begins_where_it_was_planned() -> None:
+    model = small_model()
+    submit(model, 1, 2, 3, 4, 5, 6)
+    plan(model, 0, 2, 0)
+    model.execute(AnswerStep(5, 0, 0))
+    plan(model, 2, 2, 0)
+    _, (executed,) = model.execute(AnswerStep(5, 0, 0))
+    assert (executed.first, executed.sampled) == (2, ())
+
+
+def test_drafts_are_rejected_past_a_step_that_has_nothing_of_their_request() -> None:
+    model = model_in_flight()
+    plan(model, 4, 3, 2)
+    model.planned(EnginePlan())
+    assert answer(model, 0).num_accepted == 0
+    assert model.num_tokens_assumed(model.requests[0]) == 6
