@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.impl import c_interface
+from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
 from poolproof.impl.block_pool import BlockPool
 from poolproof.impl.c_interface import (
     DECLARATIONS,
@@ -22,6 +23,7 @@ from poolproof.impl.c_interface import (
     bind,
     build,
 )
+from poolproof.impl.kv_cache_request import Request
 
 cffi = pytest.importorskip("cffi")
 
@@ -521,18 +523,121 @@ def test_a_manager_that_was_deleted_takes_its_pool_with_it(c):
     assert first.new_step() == MISUSE
 
 
+def test_a_manager_is_deleted_after_the_pool_that_it_had(c):
+    first = manager(c)
+    assert c.calls.pool_delete(first.pool()) == 0
+    assert c.calls.manager_delete(first.number) == 0
+
+
+def test_hashes_are_read_from_behind_a_pointer_that_knows_no_length(c):
+    pool = c.new(8)
+    blocks, hashes = c.allocate(pool, 2), c.hashes(b"a", b"b")
+    bare = c.ffi.cast("uint8_t *", hashes)
+    assert c.calls.pool_cache(pool, c.ids(*blocks), bare, 2) == 0
+    assert c.calls.pool_lookup(pool, c.hashes(b"b")) == blocks[1]
+
+
+def test_words_that_are_no_text_are_kept_as_far_as_they_go(c, monkeypatch):
+    def refused(*_):
+        raise ValueError("not \ud800 text")
+
+    pool = c.new()
+    monkeypatch.setattr(BlockPool, "num_free", refused)
+    assert c.calls.pool_num_free(pool) == MISUSE
+    assert c.error == "not ? text"
+
+
+def test_an_option_is_named_up_to_the_first_equals_sign(c):
+    assert c.new(options=b"null_block=0=1") == MISUSE
+    assert c.error == "null_block cannot be '0=1'"
+
+
+def test_a_key_behind_an_image_counts_as_well(c):
+    kept = manager(c)
+    image = (IMAGE, b"cat", b"", 0, 1)
+    kept.starts(1, range(9), image, (SALT, b"mine", b"", 0, 0))
+    assert kept.starts(2, range(9), image, (SALT, b"yours", b"", 0, 0)) == 0
+    assert kept.starts(3, range(9), image, (SALT, b"mine", b"", 0, 0)) == 8
+
+
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        ((SALT, b"mine", b"", 0, 0), {"salt": Salt("mine")}),
+        ((ADAPTER, b"a", b"/here", 0, 0), {"lora": LoRA("a", "/here")}),
+    ],
+)
+def test_the_hash_of_a_request_with_a_key_is_that_of_python(c, key, keys):
+    kept = manager(c, options=b"hash=xxh64,seed=00ff")
+    kept.starts(1, range(5), key)
+    room = c.ffi.new("uint8_t[]", 8)
+    assert c.calls.pool_block_hash(kept.pool(), 1, room) == 1
+    hasher = BlockHasher("xxh64", seed=b"\x00\xff", block_size=4)
+    assert bytes(room) == Request("r", list(range(5)), hasher=hasher, **keys).block_hashes[0]
+
+
+def with_shared_library(monkeypatch, is_there=1):
+    known = {"Py_ENABLE_SHARED": is_there}
+    monkeypatch.setattr(sysconfig, "get_config_var", known.get)
+
+
 def test_what_keeps_a_library_from_being_built_is_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: 0)
-    with pytest.raises(BuildError, match="has no shared library to link with"):
+    with_shared_library(monkeypatch, 0)
+    with pytest.raises(BuildError) as refused:
         build(tmp_path)
+    assert str(refused.value) == (
+        f"{sys.executable} has no shared library to link with; use a Python that was built with "
+        "--enable-shared, such as a distribution's own"
+    )
     monkeypatch.setitem(sys.modules, "cffi", None)
     assert c_interface.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("poolproof: cffi is not installed; pip install")
-    assert c_interface.main([]) == 2
-    assert capsys.readouterr().err.startswith("usage: ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["-x"], ["a", "b"]])
+def test_the_command_takes_one_folder(arguments, monkeypatch, capsys):
+    monkeypatch.setattr(c_interface, "build", None)
+    assert c_interface.main(arguments) == 2
+    usage = "usage: python -m poolproof.impl.c_interface FOLDER\n"
+    assert capsys.readouterr().err == usage
+
+
+class NotesTheBuild(cffi.FFI):
+    """Compiles nothing."""
+
+    source, error = {}, None
+
+    def set_source(self, module, source, **named):
+        type(self).source = {"module": module, "source": source, **named}
+
+    def compile(self, tmpdir, target):
+        if self.error:
+            raise self.error
+        return f"{tmpdir}/{target.replace('*', 'so')}"
+
+
+def test_the_command_says_what_it_has_written(tmp_path, monkeypatch, capsys):
+    with_shared_library(monkeypatch)
+    monkeypatch.setattr(cffi, "FFI", NotesTheBuild)
+    folder = tmp_path / "new" / "folder"
+    assert c_interface.main([str(folder)]) == 0
+    header, made = folder / "poolproof.h", folder / "libpoolproof.so"
+    assert capsys.readouterr().out == f"wrote {header} and {made}\n"
+    assert header.read_bytes() == c_interface.HEADER.read_bytes()
+    assert NotesTheBuild.source["include_dirs"] == [str(folder.resolve())]
+
+
+def test_a_library_that_does_not_compile_is_said_in_one_line(tmp_path, monkeypatch, capsys):
+    with_shared_library(monkeypatch)
+    monkeypatch.setattr(cffi, "FFI", NotesTheBuild)
+    monkeypatch.setattr(NotesTheBuild, "error", OSError("cc is not here"))
+    assert c_interface.main([str(tmp_path)]) == 2
+    said = "poolproof: the library was not compiled: cc is not here; is there a C compiler?\n"
+    assert capsys.readouterr().err == said
 
 
 def test_the_path_of_an_environment_is_one_string_of_c():
+    assert c_interface._wide("/Users/Z/bin") == "/Users/Z/bin"
     assert c_interface._wide("/usr/v1.0/bin/python3") == "/usr/v1.0/bin/python3"
     assert c_interface._wide('/a "b"\\/\u00e9') == r"/a\040\042b\042\134/\U000000e9"
 
