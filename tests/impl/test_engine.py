@@ -17,6 +17,7 @@ from poolproof.impl.kv_cache_group import (
     RecurrentState,
     SlidingWindow,
 )
+from poolproof.impl.offloading import RankNotices, host_key
 from poolproof.targets.impl_engine import impl_engine_layouts
 from poolproof.targets.target import EngineLayout
 
@@ -305,8 +306,22 @@ def test_what_is_told_again_is_not_that_of_another_rank() -> None:
 
 
 def test_the_number_of_ranks_is_checked() -> None:
-    with pytest.raises(ValueError, match="num_ranks"):
+    with pytest.raises(ValueError, match="^num_ranks"):
         engine(num_blocks=4, num_ranks=0)
+
+
+def test_what_failed_on_a_rank_is_known_until_the_last_one_has_ended() -> None:
+    notices = RankNotices(2)
+    notices.of_ranks([{"id": 5}])
+    assert notices.missing_of(5) == ((0, 1), False)
+    assert notices.heard(10, False) is None
+    assert notices.missing_of(5) == ((1,), True)
+    assert notices.heard(11, True) == (5, False)
+    assert notices.missing_of(5) == ((), False)
+
+
+def test_the_first_group_is_kept_under_the_hash_alone() -> None:
+    assert [host_key(group, b"hash") for group in range(2)] == [b"hash", b"hash\x01"]
 
 
 def test_a_request_that_is_cancelled_keeps_its_blocks_until_its_load_has_ended() -> None:
