@@ -306,7 +306,7 @@ def test_what_is_told_again_is_not_that_of_another_rank() -> None:
 
 
 def test_the_number_of_ranks_is_checked() -> None:
-    with pytest.raises(ValueError, match="^num_ranks"):
+    with pytest.raises(ValueError, match=r"^num_ranks"):
         engine(num_blocks=4, num_ranks=0)
 
 

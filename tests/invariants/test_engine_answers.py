@@ -25,6 +25,7 @@ from poolproof.invariants.engine_plans import (
     plan_names_live_requests,
     plan_zeroes_blocks,
     transfers_can_end,
+    transfers_name_ranks,
     unreadable_answer,
 )
 from poolproof.invariants.kv_reads import step_reads_own_prefix
@@ -379,6 +380,21 @@ def test_copies_and_transfers_of_blocks_that_exist_are_accepted() -> None:
 )
 def test_copies_and_transfers_that_cannot_be_are_named(plan: EnginePlan, sentence: str) -> None:
     assert said(plan_names_blocks(plan, 6, {3}), "PLAN") == sentence
+
+
+def of_rank(rank: int | None, *, is_load: bool = True) -> EnginePlan:
+    return EnginePlan(transfers=(Transfer(3, is_load, False, (1,), (1,), rank=rank),))
+
+
+@pytest.mark.parametrize("rank", [None, 0, 1])
+def test_transfers_of_ranks_that_exist_are_accepted(rank: int | None) -> None:
+    assert transfers_name_ranks(of_rank(rank), 2) is None
+
+
+@pytest.mark.parametrize(("rank", "is_load", "kind"), [(-1, True, "load"), (2, False, "store")])
+def test_a_rank_that_does_not_exist_is_named(rank: int, is_load: bool, kind: str) -> None:
+    sentence = said(transfers_name_ranks(of_rank(rank, is_load=is_load), 2), "PLAN")
+    assert sentence == f"{kind} 3 is that of rank {rank}, and the ranks are 0 to 1"
 
 
 def test_a_transfer_whose_end_nobody_is_told_is_named() -> None:
