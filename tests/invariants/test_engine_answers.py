@@ -178,6 +178,17 @@ def test_a_request_that_has_begun_goes_on_from_where_it_was() -> None:
     assert plan_keeps_promises(plan, {1}, NEVER) is None
 
 
+def test_what_one_server_of_several_samples_may_be_thrown_away() -> None:
+    plan = EnginePlan((part(0), replace(part(1), discards=True)))
+    for instances in (2, 3):
+        assert plan_keeps_promises(plan, {0}, EngineProfile(instances=instances)) is None
+    sentence = said(plan_keeps_promises(plan, {0}, PLAIN), "PLAN")
+    assert sentence == (
+        "the step discards what it samples for request B, though one server serves it; "
+        "instances is 1"
+    )
+
+
 # PLAN: positions.
 
 
