@@ -259,6 +259,20 @@ class KVCacheManager:
         nothing to allocate for, for computed tokens without blocks, and for computed blocks that
         do not belong to the tokens or have been evicted since they were looked up.
         """
+        room = self._tables.rooms.get(request.request_id)
+        if (
+            room is not None
+            and type(num_new_tokens) is int
+            and 0 < num_new_tokens <= room - request.num_computed_tokens
+            and new_computed_blocks is None
+            and not (
+                num_new_computed_tokens
+                or num_lookahead_tokens
+                or num_external_computed_tokens
+                or full_sequence_must_fit
+            )
+        ):
+            return self.empty_kv_cache_blocks
         if (
             type(num_new_tokens) is not int
             or num_new_tokens < 1
@@ -299,12 +313,9 @@ class KVCacheManager:
         if self.enable_caching and not delay_cache_blocks:
             # A draft may be rejected, so it is no token of the request yet (vllm#18668).
             to_cache = min(num_own, num_tokens)
-        if (
-            self._direct is not None
-            and not (is_first or full_sequence_must_fit)
-            and self._direct.are_enough(request.request_id, num_slots, to_cache)
-        ):
-            return self.empty_kv_cache_blocks
+        direct = self._direct
+        if direct is not None and not (is_first or full_sequence_must_fit):
+            return self._extend(direct, request, computed, num_slots, to_cache)
         # The hashes are made before anything changes: bad tokens raise here.
         hashes = (
             require_hashes(request, self._layout.hash_block_size) if self.enable_caching else []
@@ -329,7 +340,37 @@ class KVCacheManager:
                 self.prefix_cache_stats.record(
                     num_tokens, num_new_computed_tokens, preempted=request.num_preemptions > 0
                 )
+        if direct is not None:
+            direct.note_room(request.request_id, limit, is_cached=self.enable_caching)
         return KVCacheBlocks(new) if any(new) else self.empty_kv_cache_blocks
+
+    def _extend(
+        self,
+        direct: FullAttentionTables,
+        request: ManagedRequest,
+        num_computed: int,
+        num_slots: int,
+        to_cache: int,
+    ) -> KVCacheBlocks | None:
+        """`allocate_slots` for a request that has blocks, where one group reads everything."""
+        request_id = request.request_id
+        has_slots = direct.has_slots(request_id, num_slots)
+        is_published = direct.is_published(request_id, to_cache)
+        new: list[int] = []
+        if not (has_slots and is_published):
+            # The hashes are looked at before anything changes: bad ones raise here.
+            hashes = (
+                require_hashes(request, self._layout.hash_block_size) if self.enable_caching else []
+            )
+            if not has_slots:
+                taken = direct.extend(request_id, num_computed, num_slots)
+                if taken is None:
+                    return None
+                new = taken
+            if not is_published:
+                direct.publish(request_id, hashes, to_cache, num_computed)
+        direct.note_room(request_id, self.max_model_len, is_cached=self.enable_caching)
+        return KVCacheBlocks((new,)) if new else self.empty_kv_cache_blocks
 
     def _keeps(self, end: int, num_tokens: int) -> bool:
         """Whether a key at this end of a chunk is of use: inside a block, before the prompt's end.

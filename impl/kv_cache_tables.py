@@ -140,6 +140,8 @@ class GroupTables:
         self.layout = layout
         self.pool = pool
         self.requests: dict[str, RequestTables] = {}
+        # Up to so many tokens of a request an allocation changes nothing; less where it is unknown.
+        self.rooms: dict[str, int] = {}
         # Blocks with states that the step being scheduled will write; all blocks with keys that it
         # will write where hits may end inside a block.
         self.unwritten: set[int] = set()
@@ -196,6 +198,7 @@ class GroupTables:
     def withdraw(self, request_id: str, num_tokens: int) -> None:
         """Take their hashes from the blocks that reach beyond the first `num_tokens` tokens."""
         held = self.requests[request_id]
+        self.rooms.pop(request_id, None)
         for group, table in zip(self.layout.groups, held.tables, strict=True):
             first = max(num_tokens // group.block_size, held.num_skipped[group.index])
             end = held.num_cached[group.index]
@@ -230,6 +233,7 @@ class GroupTables:
     def cut(self, request_id: str, num_tokens: int) -> None:
         """Free the blocks behind those of the first `num_tokens` tokens."""
         held = self.requests[request_id]
+        self.rooms.pop(request_id, None)
         for group, table in zip(self.layout.groups, held.tables, strict=True):
             end = -(-num_tokens // group.block_size)
             self.pool.free(without_null(table[: end - 1 : -1] if end else table[::-1]))
@@ -240,6 +244,7 @@ class GroupTables:
 
     def pop(self, request_id: str) -> list[list[int]]:
         """Forget a request and give its blocks, for each group in the order of the table."""
+        self.rooms.pop(request_id, None)
         held = self.requests.pop(request_id, None)
         return [] if held is None else [without_null(table) for table in held.tables]
 
@@ -413,15 +418,48 @@ class FullAttentionTables(GroupTables):
             del found[-1:]
         return (found,), len(found) * self._block_size
 
-    def are_enough(self, request_id: str, num_slots: int, num_to_cache: int) -> bool:
-        """Whether an allocation would change nothing, for a request that has a table.
+    def has_slots(self, request_id: str, num_slots: int) -> bool:
+        """Whether the table of a request that has one is long enough."""
+        return num_slots <= len(self.requests[request_id].tables[0]) * self._block_size
 
-        So it is for most tokens of a decoding request. False where it takes a closer look.
+    def is_published(self, request_id: str, num_tokens: int) -> bool:
+        """Whether every block that is full within the first `num_tokens` tokens is cached."""
+        return num_tokens < (self.requests[request_id].num_cached[0] + 1) * self._block_size
+
+    def extend(self, request_id: str, num_computed: int, num_slots: int) -> list[int] | None:
+        """Blocks for `num_slots` tokens, more than the table of a request holds; None if too few.
+
+        Raises ValueError for tokens that are said to be computed and have no slots.
         """
         held = self.requests[request_id]
-        size = self._block_size
-        end = len(held.tables[0]) * size
-        return num_slots <= end and num_to_cache < (held.num_cached[0] + 1) * size
+        (table,) = held.tables
+        if num_computed > len(table) * self._block_size:
+            self.require_slots(request_id, held, num_computed)
+        wanted = -(-num_slots // self._block_size) - len(table)
+        if wanted > self.pool.num_free():
+            return None
+        new = self.pool.allocate(wanted)
+        table += new
+        return new
+
+    def pop(self, request_id: str) -> list[list[int]]:
+        # No block slides out of what reads everything, so no null block takes a place.
+        self.rooms.pop(request_id, None)
+        held = self.requests.pop(request_id, None)
+        return [] if held is None else [held.tables[0]]
+
+    def note_room(self, request_id: str, limit: int, *, is_cached: bool) -> None:
+        """Remember up to how many tokens an allocation for this request changes nothing.
+
+        The next ones find this out by one comparison, which is most tokens of a decoding request.
+        Where they fill a block that is to be cached, they take a closer look.
+        """
+        held = self.requests[request_id]
+        num_blocks = len(held.tables[0])
+        room = num_blocks * self._block_size
+        if is_cached and held.num_cached[0] < num_blocks:
+            room = (held.num_cached[0] + 1) * self._block_size - 1
+        self.rooms[request_id] = min(limit, room)
 
     def allocate(
         self, request_id: str, hits: NewBlocks, hashes: list[bytes], need: Need

@@ -438,6 +438,105 @@ def test_truncation_gives_back_what_is_behind_and_keeps_shared_blocks_whole():
     assert manager.get_computed_blocks(request_of(9, "c"))[1] == 8
 
 
+def decode(manager, request, num_steps):
+    """One token a step; the blocks that each step took."""
+    taken = []
+    for _ in range(num_steps):
+        request.append([7])
+        new = manager.allocate_slots(request, 1)
+        taken.append(None if new is None else list(new.blocks[0]))
+        request.num_computed_tokens = request.num_tokens
+    return taken
+
+
+@pytest.mark.parametrize("enable_caching", [True, False])
+def test_one_token_in_a_blocks_worth_takes_a_block(enable_caching):
+    manager, request = manager_of(enable_caching=enable_caching), request_of(5)
+    serve(manager, request)
+    assert decode(manager, request, 12) == [[], [], [], [3], [], [], [], [4], [], [], [], [5]]
+    num_hit = manager.get_computed_blocks(Request("b", request.token_ids, hasher=HASHER))[1]
+    assert num_hit == (16 if enable_caching else 0)
+
+
+def test_each_block_is_found_with_the_step_that_fills_it():
+    manager, request = manager_of(), request_of(5)
+    serve(manager, request)
+    found = []
+    for _ in range(8):
+        decode(manager, request, 1)
+        other = Request("b", [*request.token_ids, 9], hasher=HASHER)
+        found.append(manager.get_computed_blocks(other)[1])
+    assert found == [4, 4, 8, 8, 8, 8, 12, 12]
+
+
+def test_tokens_behind_a_cut_are_given_slots_again():
+    manager, request = manager_of(), request_of(10)
+    serve(manager, request)
+    assert decode(manager, request, 1) == [[]]
+    request.num_computed_tokens = manager.truncate(request, 5)
+    request.truncate(5)
+    assert manager.get_block_ids("r") == ([1],)
+    assert manager.allocate_slots(request, 1).blocks == ([3],)  # unhashed ones go first
+
+
+def test_a_key_that_was_taken_back_is_given_again_with_the_tokens():
+    manager, request = manager_of(), request_of(9)
+    serve(manager, request, 7)
+    manager.allocate_slots(request, 2)
+    manager.uncache_blocks(request, request.num_computed_tokens)
+    assert manager.get_computed_blocks(request_of(9, "b"))[1] == 4
+    manager.allocate_slots(request, 2)
+    assert manager.get_computed_blocks(request_of(9, "b"))[1] == 8
+
+
+def test_a_request_that_comes_again_after_its_end_has_no_slots():
+    manager, request = manager_of(), request_of(6)
+    serve(manager, request)
+    manager.free(request)
+    request.num_computed_tokens = 0
+    assert manager.allocate_slots(request, 1).blocks == ([2],)
+
+
+@pytest.mark.parametrize("limit", [5, 6, 7])
+def test_slots_end_with_the_longest_sequence_also_within_a_block(limit):
+    manager, request = manager_of(max_model_len=limit), request_of(5)
+    serve(manager, request)
+    assert decode(manager, request, 5) == [[]] * 5
+    num_hit = manager.get_computed_blocks(Request("b", request.token_ids, hasher=HASHER))[1]
+    assert num_hit == 4
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, None])
+def test_a_count_that_is_none_is_refused_within_a_block_as_well(count):
+    manager, request = manager_of(), request_of(5)
+    serve(manager, request)
+    decode(manager, request, 1)
+    with pytest.raises(ValueError, match=COUNTS if count != 0 else NOTHING):
+        manager.allocate_slots(request, count)
+
+
+def test_computed_blocks_of_others_cannot_join_within_a_block_either():
+    manager, request = manager_of(), request_of(5)
+    serve(manager, request)
+    blocks, num_hit = manager.get_computed_blocks(request_of(9, "b"))
+    request.append([5])
+    with pytest.raises(ValueError, match=JOIN):
+        manager.allocate_slots(request, 1, num_hit, blocks)
+    with pytest.raises(ValueError):
+        manager.allocate_slots(request, 1, 0, blocks)
+
+
+def test_hashes_of_tokens_that_were_cut_off_are_refused_before_a_block_is_taken():
+    manager, request = manager_of(), request_of(8)
+    serve(manager, request)
+    request.append([8])
+    request.block_hashes.append(b"of a token too many")
+    before = state_of(manager, request)
+    with pytest.raises(ValueError, match="no more and no less"):
+        manager.allocate_slots(request, 1)
+    assert state_of(manager, request) == before
+
+
 def test_truncation_within_an_uncached_block_keeps_it():
     manager, request = manager_of(), request_of(11)
     serve(manager, request)
