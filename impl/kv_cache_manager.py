@@ -314,8 +314,9 @@ class KVCacheManager:
             # A draft may be rejected, so it is no token of the request yet (vllm#18668).
             to_cache = min(num_own, num_tokens)
         direct = self._direct
-        if direct is not None and not (is_first or full_sequence_must_fit):
-            return self._extend(direct, request, computed, num_slots, to_cache)
+        num_to_fit = min(num_tokens, limit) if full_sequence_must_fit else 0
+        if direct is not None and not is_first:
+            return self._extend(direct, request, computed, num_slots, num_to_fit, to_cache)
         # The hashes are made before anything changes: bad tokens raise here.
         hashes = (
             require_hashes(request, self._layout.hash_block_size) if self.enable_caching else []
@@ -324,7 +325,7 @@ class KVCacheManager:
             num_computed=computed,
             num_settled=max(0, computed - request.num_in_flight_tokens),
             num_slots=num_slots,
-            num_to_fit=min(num_tokens, limit) if full_sequence_must_fit else 0,
+            num_to_fit=num_to_fit,
             num_hit=num_new_computed_tokens,
             num_ahead=num_slots - num_own,
         )
@@ -344,17 +345,18 @@ class KVCacheManager:
             direct.note_room(request.request_id, limit, is_cached=self.enable_caching)
         return KVCacheBlocks(new) if any(new) else self.empty_kv_cache_blocks
 
-    def _extend(
+    def _extend(  # noqa: PLR0917 - a part of `allocate_slots`, with what that has worked out
         self,
         direct: FullAttentionTables,
         request: ManagedRequest,
         num_computed: int,
         num_slots: int,
+        num_to_fit: int,
         to_cache: int,
     ) -> KVCacheBlocks | None:
         """`allocate_slots` for a request that has blocks, where one group reads everything."""
         request_id = request.request_id
-        has_slots = direct.has_slots(request_id, num_slots)
+        has_slots = direct.has_slots(request_id, max(num_slots, num_to_fit))
         is_published = direct.is_published(request_id, to_cache)
         new: list[int] = []
         if not (has_slots and is_published):
@@ -363,7 +365,7 @@ class KVCacheManager:
                 require_hashes(request, self._layout.hash_block_size) if self.enable_caching else []
             )
             if not has_slots:
-                taken = direct.extend(request_id, num_computed, num_slots)
+                taken = direct.extend(request_id, num_computed, num_slots, num_to_fit)
                 if taken is None:
                     return None
                 new = taken

@@ -244,7 +244,6 @@ class GroupTables:
 
     def pop(self, request_id: str) -> list[list[int]]:
         """Forget a request and give its blocks, for each group in the order of the table."""
-        self.rooms.pop(request_id, None)
         held = self.requests.pop(request_id, None)
         return [] if held is None else [without_null(table) for table in held.tables]
 
@@ -426,19 +425,22 @@ class FullAttentionTables(GroupTables):
         """Whether every block that is full within the first `num_tokens` tokens is cached."""
         return num_tokens < (self.requests[request_id].num_cached[0] + 1) * self._block_size
 
-    def extend(self, request_id: str, num_computed: int, num_slots: int) -> list[int] | None:
-        """Blocks for `num_slots` tokens, more than the table of a request holds; None if too few.
+    def extend(
+        self, request_id: str, num_computed: int, num_slots: int, num_to_fit: int
+    ) -> list[int] | None:
+        """The blocks that a request lacks for `num_slots` tokens; None if there are too few.
 
-        Raises ValueError for tokens that are said to be computed and have no slots.
+        Too few there are as well where the rest of `num_to_fit` tokens would find none. Raises
+        ValueError for tokens that are said to be computed and have no slots.
         """
         held = self.requests[request_id]
         (table,) = held.tables
-        if num_computed > len(table) * self._block_size:
-            self.require_slots(request_id, held, num_computed)
-        wanted = -(-num_slots // self._block_size) - len(table)
-        if wanted > self.pool.num_free():
+        self.require_slots(request_id, held, num_computed)
+        size, num_held, num_free = self._block_size, len(table), self.pool.num_free()
+        wanted = -(-num_slots // size) - num_held
+        if wanted > num_free or -(-num_to_fit // size) - num_held > num_free:
             return None
-        new = self.pool.allocate(wanted)
+        new = self.pool.allocate(wanted) if wanted > 0 else []
         table += new
         return new
 
@@ -464,23 +466,8 @@ class FullAttentionTables(GroupTables):
     def allocate(
         self, request_id: str, hits: NewBlocks, hashes: list[bytes], need: Need
     ) -> NewBlocks | None:
-        held = self.requests.get(request_id)
-        if held is None:
-            return self._admit_one(request_id, list(hits[0]), hashes, need)
-        table = held.tables[0]
-        num_held = len(table)
-        num_slots = num_held * self._block_size
-        if need.num_computed > num_slots:
-            self.require_slots(request_id, held, need.num_computed)
-        if need.num_slots <= num_slots and need.num_to_fit <= num_slots:
-            return self._nothing
-        wanted = max(0, -(-need.num_slots // self._block_size) - num_held)
-        to_fit = -(-need.num_to_fit // self._block_size) - num_held
-        if max(wanted, to_fit) > self.pool.num_free():
-            return None
-        new = self.pool.allocate(wanted)
-        table += new
-        return (new,)
+        # Whoever has a table is served by `extend`.
+        return self._admit_one(request_id, list(hits[0]), hashes, need)
 
     def publish(
         self, request_id: str, hashes: list[bytes], num_tokens: int, num_written: int
