@@ -217,3 +217,11 @@ def test_states_alone_have_hits_inside_blocks_as_well():
     assert serve(manager, request_of(7, "s")) == 6
     ((source, into),) = manager.take_block_copies()
     assert (source, into) == (manager.get_block_ids("r")[0][1], manager.get_block_ids("s")[0][1])
+
+
+@pytest.mark.parametrize(
+    ("end", "is_kept"),
+    [(2, True), (3, False), (4, False), (6, True), (7, False), (8, False), (10, False)],
+)
+def test_keys_are_kept_where_a_hash_ends_and_no_block_does_before_the_end_of_a_prompt(end, is_kept):
+    assert manager_of()._keeps(end, 10) is is_kept

@@ -451,7 +451,8 @@ def decode(manager, request, num_steps):
 
 @pytest.mark.parametrize("enable_caching", [True, False])
 def test_one_token_in_a_blocks_worth_takes_a_block(enable_caching):
-    manager, request = manager_of(enable_caching=enable_caching), request_of(5)
+    hasher = HASHER if enable_caching else None
+    manager, request = manager_of(enable_caching=enable_caching), request_of(5, hasher=hasher)
     serve(manager, request)
     assert decode(manager, request, 12) == [[], [], [], [3], [], [], [], [4], [], [], [], [5]]
     num_hit = manager.get_computed_blocks(Request("b", request.token_ids, hasher=HASHER))[1]
@@ -524,6 +525,30 @@ def test_computed_blocks_of_others_cannot_join_within_a_block_either():
         manager.allocate_slots(request, 1, num_hit, blocks)
     with pytest.raises(ValueError):
         manager.allocate_slots(request, 1, 0, blocks)
+
+
+def test_loaded_tokens_cannot_join_within_a_block_either():
+    manager, request = manager_of(), request_of(5)
+    serve(manager, request)
+    request.append([5])
+    with pytest.raises(ValueError):
+        manager.allocate_slots(request, 1, num_external_computed_tokens=1)
+
+
+def test_all_of_a_sequence_must_fit_also_where_a_token_needs_no_block():
+    manager, request = manager_of(num_blocks=5), request_of(18)
+    assert manager.allocate_slots(request, 5).blocks == ([1, 2],)
+    request.num_computed_tokens = 5
+    assert manager.allocate_slots(request, 1, full_sequence_must_fit=True) is None
+    assert manager.allocate_slots(request, 1).blocks == ((),)
+
+
+def test_slots_that_lookahead_took_are_not_taken_again_where_all_must_fit():
+    manager, request = manager_of(), request_of(18)
+    manager.allocate_slots(request, 1, num_lookahead_tokens=11)
+    request.num_computed_tokens = 1
+    assert manager.allocate_slots(request, 1, full_sequence_must_fit=True).blocks == ((),)
+    assert manager.get_block_ids("r") == ([1, 2, 3],)
 
 
 def test_hashes_of_tokens_that_were_cut_off_are_refused_before_a_block_is_taken():
