@@ -3,7 +3,9 @@
 Usage: PYTHON benchmarks/manager_against_vllm.py [TRACE] [--requests N] [--blocks N] [--repeats N]
                                                  [--record]
 
-PYTHON is one that has vLLM and Poolproof (`make vllm` makes `.venv-vllm/bin/python`); TRACE is
+PYTHON is one that has vLLM and Poolproof (`make vllm` makes `.venv-vllm/bin/python`); with
+PYTHONPATH=build/compiled (`make compiled`) the pool under impl's manager is the compiled one, which
+has a record of its own. TRACE is
 mooncake_conversation.jsonl of kvcache-ai/Mooncake, looked for in ../shared/traces without it.
 
 One loop, written below, drives both through the methods that they share: in each step every
@@ -41,6 +43,7 @@ from poolproof.harness.request_trace import (
     block_hashes,
     read_requests,
 )
+from poolproof.impl.block_loops import COMPILED
 from poolproof.impl.kv_cache_manager import KVCacheManager
 
 BLOCK_SIZE = 16
@@ -48,7 +51,7 @@ NUM_BLOCKS = 200_000
 CONCURRENT = 64
 MAX_MODEL_LEN = 1_000_000
 HASH_BYTES = 16
-GOAL = 2.0
+GOALS = {"compiled": 6.0, "Python": 3.0}
 ROOT = Path(__file__).resolve().parent.parent
 TRACE = ROOT.parent / "shared" / "traces" / "mooncake_conversation.jsonl"
 
@@ -215,7 +218,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, help="serve the first N requests only")
     parser.add_argument("--blocks", type=int, default=NUM_BLOCKS, help="blocks in the pool")
     parser.add_argument("--repeats", type=int, default=3, help="repeats of each (default 3)")
-    add_destination(parser, "manager_against_vllm")
+    add_destination(parser, "manager_against_vllm" + "_compiled" * COMPILED)
     return parser.parse_args()
 
 
@@ -239,9 +242,10 @@ def main() -> int:
     measure(ours, theirs, requests, asked.repeats)
     pairs = [b / a for a, b in zip(ours.us_per_request, theirs.us_per_request, strict=True)]
     ratio = statistics.median(theirs.us_per_request) / statistics.median(ours.us_per_request)
+    goal = GOALS["compiled" if COMPILED else "Python"]
     print(
         f"impl is {ratio:.2f} times as fast per request (medians of process time; pairs "
-        f"{min(pairs):.2f} .. {max(pairs):.2f}; goal {GOAL}); both did {ours.work}"
+        f"{min(pairs):.2f} .. {max(pairs):.2f}; goal {goal}); both did {ours.work}"
     )
     result = {
         **surroundings(),
@@ -257,7 +261,7 @@ def main() -> int:
     }
     if not write_record(asked.json, result):
         return 2
-    return 0 if ratio >= GOAL else 1
+    return 0 if ratio >= goal else 1
 
 
 if __name__ == "__main__":

@@ -47,15 +47,20 @@ def _pools() -> Iterator[Row]:
 
 def _managers() -> Iterator[Row]:
     """The managers on the same requests."""
-    found = read("manager_against_vllm")
-    if found is not None:
-        yield (
-            f"serving {found['work']['requests']:,} requests, a request",
-            f"impl's manager: {median(found['impl_us_per_request']):,.0f} us",
-            f"vLLM {found['vllm']}'s: {median(found['vllm_us_per_request']):,.0f} us",
-            f"{found['ratio_of_medians']:.2f}",
-            "`.venv-vllm/bin/python benchmarks/manager_against_vllm.py`",
-        )
+    command = ".venv-vllm/bin/python benchmarks/manager_against_vllm.py"
+    for name, what, before in (
+        ("manager_against_vllm_compiled", " compiled", "make compiled; PYTHONPATH=build/compiled "),
+        ("manager_against_vllm", "", ""),
+    ):
+        found = read(name)
+        if found is not None:
+            yield (
+                f"serving {found['work']['requests']:,} requests, a request",
+                f"impl's manager{what}: {_spread(found['impl_us_per_request'], 'us')}",
+                f"vLLM {found['vllm']}'s: {_spread(found['vllm_us_per_request'], 'us')}",
+                f"{found['ratio_of_medians']:.2f}",
+                f"`{before}{command}`",
+            )
 
 
 def _drivers() -> Iterator[Row]:
