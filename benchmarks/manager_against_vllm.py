@@ -218,7 +218,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, help="serve the first N requests only")
     parser.add_argument("--blocks", type=int, default=NUM_BLOCKS, help="blocks in the pool")
     parser.add_argument("--repeats", type=int, default=3, help="repeats of each (default 3)")
-    add_destination(parser, "manager_against_vllm" + "_compiled" * COMPILED)
+    if COMPILED:
+        add_destination(parser, "manager_against_vllm_compiled")
+    else:
+        add_destination(parser, "manager_against_vllm")
     return parser.parse_args()
 
 

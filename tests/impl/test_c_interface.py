@@ -637,7 +637,7 @@ def test_a_library_that_does_not_compile_is_said_in_one_line(tmp_path, monkeypat
 
 
 def test_the_path_of_an_environment_is_one_string_of_c():
-    assert c_interface._wide("/Users/Z/bin") == "/Users/Z/bin"
+    assert c_interface._wide("/Opt/Z/bin") == "/Opt/Z/bin"
     assert c_interface._wide("/usr/v1.0/bin/python3") == "/usr/v1.0/bin/python3"
     assert c_interface._wide('/a "b"\\/\u00e9') == r"/a\040\042b\042\134/\U000000e9"
 
