@@ -259,7 +259,7 @@ class NothingLeft(Engine):
 @plant(
     "S92", "what the host has counts from the start, and what is cached is added to it",
     thread="LMCache#2090", also=("LMCache#2091",), invariants=("CRASH", "DATA", "PLAN", "LIVE"),
-    severity=Severity.CRASH,
+    severity=Severity.STALL,
 )  # fmt: skip
 class CountsFromTheStart(Engine):
     """More is loaded than there is."""
@@ -537,12 +537,15 @@ class LoadingDoesNotCount(Engine):
 @plant(
     "S95", "loaded requests keep their blocks in a queue whose head waits for them",
     thread="vllm#45388", also=("vllm#45387", "vllm#45406", "vllm#57841", "vllm#49439"),
-    invariants=("LIVE",), severity=Severity.STALL,
+    invariants=("LIVE", "LEAK"), severity=Severity.STALL,
     profile=EngineProfile(null_block=0, policy="priority"),
     is_bug_under=lambda p: p.policy == "priority",
 )  # fmt: skip
 class HeadWaitsForThoseBehind(Engine):
-    """The head does not fit, and ends the scan before their turn."""
+    """The head does not fit, and ends the scan before their turn.
+
+    Who is cancelled meanwhile keeps its blocks for a load that has ended.
+    """
 
     def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         super()._loaded(request, is_done)
